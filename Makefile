@@ -1,0 +1,63 @@
+# Everything runs from .venv, which the first target makes; the second time that takes no time.
+# Needed on the machine: git, make, and a Python of 3.11 or newer (uv is used where it is there).
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+MODEL := smollm2-135m-instruct
+CODE := app worker shared migrations tests
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install model serve test test-fast check format bench torture lock clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+$(INSTALLED): requirements.lock pyproject.toml .ci/install
+	@sh .ci/install
+
+install: $(INSTALLED)  ## make .venv from requirements.lock, with mlxq itself editable
+
+model: $(INSTALLED)  ## fetch the default model, unless it is there
+	@$(BIN)/mlxq models pull $(MODEL)
+
+serve: model  ## start the server (ARGS="--port 9000" and the like)
+	@exec $(BIN)/mlxq serve $(ARGS)
+
+# Without the model its tests are skipped, unless MLXQ_REQUIRE_MODEL=1 makes that a failure.
+test: $(INSTALLED)  ## all tests
+	@$(BIN)/mlxq models pull $(MODEL) || [ "$$MLXQ_REQUIRE_MODEL" != 1 ]
+	@exec $(BIN)/python -m pytest -m "not benchmark and not torture" $(ARGS)
+
+test-fast: $(INSTALLED)  ## unit, property, conformance and integration tests without the model
+	@exec $(BIN)/python -m pytest -m "not benchmark and not torture and not model" \
+		--ignore=tests/e2e --ignore=tests/mlx $(ARGS)
+
+check: $(INSTALLED)  ## lint, format, types, imports, dead code, dependencies
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/ruff format --check $(CODE)
+	@$(BIN)/basedpyright
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/vulture
+	@$(BIN)/deptry .
+
+format: $(INSTALLED)  ## apply formatting and safe fixes
+	@$(BIN)/ruff check --fix $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+bench: model  ## the measurements
+	@exec $(BIN)/python -m pytest -m benchmark --timeout=1800 $(ARGS)
+
+torture: model  ## long fault campaigns
+	@exec $(BIN)/python -m pytest -m torture --timeout=7200 $(ARGS)
+
+lock: $(INSTALLED)  ## resolve pyproject.toml into requirements.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+		--group dev --group test --output-file requirements.lock pyproject.toml
+	@echo "requirements.lock: $$(grep -c '==' requirements.lock) packages"
+
+clean:  ## remove .venv and caches
+	@rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
