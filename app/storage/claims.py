@@ -1,0 +1,55 @@
+"""Steps that tie a job to a generation: the attempt's row and the command that starts it."""
+
+from typing import Final
+
+from app.domain.job import Claim
+from app.storage.encoding import micros
+from app.storage.operations import Params, Rank, Statement, Step
+from app.storage.sql import insert_where
+from shared.ids import CommandId
+
+_ALIVE: Final = (
+    "EXISTS (SELECT 1 FROM generation WHERE id = :generation AND state IN ('starting', 'ready'))"
+)
+
+INSERT_ATTEMPT: Final = Statement(
+    "attempt.insert",
+    Rank.ATTEMPT_INSERT,
+    insert_where("attempt", ("job", "number", "generation", "claimed_at"), _ALIVE),
+)
+"""Void when the generation takes no jobs any more."""
+
+INSERT_COMMAND: Final = Statement(
+    "command.insert",
+    Rank.COMMAND_INSERT,
+    insert_where(
+        "command", ("id", "generation", "job", "attempt", "kind", "created_at", "params"), _ALIVE
+    ),
+)
+
+
+def claim_steps(claim: Claim, command: CommandId | None) -> list[Step]:
+    """The attempt's row and, unless the worker is told otherwise, its ``RunJob`` command. Such a
+    command has no body: it is built from the job at every send."""
+    attempt: Params = {
+        "job": claim.job,
+        "number": claim.attempt,
+        "generation": claim.generation,
+        "claimed_at": micros(claim.claimed_at),
+    }
+    steps = [Step(INSERT_ATTEMPT, attempt, claim.job)]
+    if command is not None:
+        steps.append(Step(INSERT_COMMAND, _run_job(claim, command), claim.job))
+    return steps
+
+
+def _run_job(claim: Claim, command: CommandId) -> Params:
+    return {
+        "id": command,
+        "generation": claim.generation,
+        "job": claim.job,
+        "attempt": claim.attempt,
+        "kind": "run_job",
+        "created_at": micros(claim.claimed_at),
+        "params": b"",
+    }

@@ -1,0 +1,110 @@
+"""Connections to the database file, and the settings that durability and safety rest on.
+
+Settings are made in the connect event, so that no connection is ever without them, and read back:
+SQLite ignores what it does not know or cannot do, and a network file system silently refuses the
+write-ahead log.
+"""
+
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from sqlalchemy import URL, event
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from app.storage.errors import SettingRefused
+
+BUSY_TIMEOUT_MS: Final = 5_000
+READERS: Final = 4
+_CACHE_KIB: Final = 65_536
+_JOURNAL_BYTES: Final = 4 * 1024 * 1024
+_FULLFSYNC: Final = 1 if sys.platform == "darwin" else 0
+
+_COMMON: Final[dict[str, int | str]] = {
+    "busy_timeout": BUSY_TIMEOUT_MS,
+    "foreign_keys": 1,
+    "temp_store": 2,
+    # Only the writer moves the log, between commits.
+    "wal_autocheckpoint": 0,
+}
+_WRITER: Final[dict[str, int | str]] = {
+    "journal_mode": "wal",
+    "synchronous": 2,
+    # On macOS a plain fsync does not reach the platter.
+    "fullfsync": _FULLFSYNC,
+    "checkpoint_fullfsync": _FULLFSYNC,
+    "cache_size": -_CACHE_KIB,
+    # After the log was emptied its file shrinks to this, so that its size says how full it is.
+    "journal_size_limit": _JOURNAL_BYTES,
+    **_COMMON,
+}
+_READER: Final[dict[str, int | str]] = {**_COMMON, "cache_size": -16_384, "query_only": 1}
+
+
+class Cursor(Protocol):
+    """What both drivers' cursors have."""
+
+    def execute(self, sql: str, /) -> object: ...
+    def fetchone(self) -> Any: ...
+    def close(self) -> None: ...
+
+
+def writer_connection(path: Path) -> sqlite3.Connection:
+    """A read-write connection for the calling thread. Transactions are begun by hand.
+
+    It is the driver's own: statements are fixed texts run many rows at a time, for which Core has
+    nothing to add.
+    """
+    driver = sqlite3.connect(path, isolation_level=None)
+    try:
+        _apply(driver.cursor(), _WRITER)
+    except BaseException:
+        driver.close()
+        raise
+    return driver
+
+
+def reader_engine(path: Path) -> AsyncEngine:
+    """An engine of a few connections that SQLite itself keeps from writing."""
+    url = URL.create("sqlite+aiosqlite", database=str(path))
+    engine = create_async_engine(url, pool_size=READERS, max_overflow=0)
+    event.listen(engine.sync_engine, "connect", _reader_connected)
+    event.listen(engine.sync_engine, "begin", _begin_read)
+    return engine
+
+
+def create_file(path: Path) -> None:
+    """Make an empty database file that only this user can read, with the settings that must be
+    made before its first table. An existing one is left alone."""
+    if path.exists():
+        return
+    path.touch(0o600)
+    driver = sqlite3.connect(path, isolation_level=None)
+    try:
+        driver.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        driver.execute("PRAGMA journal_mode = WAL")
+    finally:
+        driver.close()
+
+
+def _apply(cursor: Cursor, settings: dict[str, int | str]) -> None:
+    for name, value in settings.items():
+        cursor.execute(f"PRAGMA {name} = {value}")
+        cursor.execute(f"PRAGMA {name}")
+        _check(name, value, cursor.fetchone())
+    cursor.close()
+
+
+def _check(name: str, wanted: int | str, row: tuple[int | str] | None) -> None:
+    if row is None or row[0] != wanted:
+        raise SettingRefused(f"SQLite has {name} = {row and row[0]}, not {wanted}")
+
+
+def _reader_connected(connection: Any, _record: object) -> None:
+    connection.isolation_level = None
+    _apply(connection.cursor(), _READER)
+
+
+def _begin_read(connection: Any) -> None:
+    connection.exec_driver_sql("BEGIN")

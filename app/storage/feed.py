@@ -1,0 +1,78 @@
+"""Places in the feed of reports.
+
+The counter moves once per commit, after everything else, and is followed only by the reports: so
+the order of commits is the order of numbers, a rollback leaves no gap, and pruning frees none.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from app.storage.encoding import checksum, micros
+from app.storage.operations import NewReport, Params
+from app.storage.sql import insert
+
+_TAKE: Final = "UPDATE feed SET last = last + ? RETURNING last"
+_INSERT: Final = insert(
+    "report",
+    (
+        "id",
+        "revision",
+        "seq",
+        "kind",
+        "subject",
+        "rank",
+        "outcome",
+        "reason",
+        "complete",
+        "created_at",
+        "checksum",
+        "payload",
+    ),
+)
+_PLACE: Final = "UPDATE report SET seq = ? WHERE seq = ?"
+
+
+def publish(driver: sqlite3.Connection, reports: Sequence[NewReport]) -> None:
+    """Insert these reports at the end of the feed. Nothing but the commit may follow."""
+    if reports:
+        first = _take(driver, len(reports))
+        driver.executemany(_INSERT, [_row(r, first + n) for n, r in enumerate(reports)])
+
+
+def insert_unplaced(driver: sqlite3.Connection, reports: Iterable[NewReport], already: int) -> None:
+    """Insert reports without a place yet, so that an error in one is its own operation's.
+
+    They stand at negative numbers, which count on from the ``already`` unplaced ones.
+    """
+    for number, report in enumerate(reports, already + 1):
+        driver.execute(_INSERT, _row(report, -number))
+
+
+def place(driver: sqlite3.Connection, count: int) -> None:
+    """Give the ``count`` unplaced reports their places. Nothing but the commit may follow."""
+    if count:
+        first = _take(driver, count)
+        driver.executemany(_PLACE, [(first + n, -(n + 1)) for n in range(count)])
+
+
+def _take(driver: sqlite3.Connection, count: int) -> int:
+    ((last,),) = driver.execute(_TAKE, (count,)).fetchall()
+    return int(last) - count + 1
+
+
+def _row(report: NewReport, seq: int) -> Params:
+    return {
+        "id": report.id,
+        "revision": report.revision,
+        "seq": seq,
+        "kind": report.kind,
+        "subject": report.subject,
+        "rank": report.rank,
+        "outcome": report.outcome,
+        "reason": report.reason,
+        "complete": int(report.complete),
+        "created_at": micros(report.created_at),
+        "checksum": checksum(report.payload),
+        "payload": report.payload,
+    }

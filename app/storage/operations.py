@@ -1,0 +1,151 @@
+"""A change to the store, as data.
+
+An ``Operation`` is all-or-nothing: an ordered list of steps, each one fixed SQL statement with its
+parameters, and the reports that become visible with them. The writer commits many operations in
+one transaction and runs each kind of statement once for all of them, so within a commit statements
+are ordered by ``Rank``, not by operation. That is only sound because operations in one commit never
+touch the same subject; see ``Operation.conflicts``.
+
+Nobody writes these by hand outside this package: ``jobs``, ``frames``, ``generations`` and
+``reports`` hold the constructors.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+from typing import TypeAlias
+
+from shared.ids import ReportId
+
+Value: TypeAlias = str | int | float | bytes | None
+Params: TypeAlias = Mapping[str, Value]
+
+
+class Rank(IntEnum):
+    """The order of statements inside a commit: what a later one reads, an earlier one wrote."""
+
+    META = 1
+    GENERATION_INSERT = 10
+    JOB_INSERT = 20
+    JOB_ADOPT = 21
+    JOB_CLAIM = 22
+    JOB_DUE = 23
+    JOB_STOP = 24
+    ATTEMPT_INSERT = 30
+    COMMAND_INSERT = 40
+    COMMAND_CANCEL = 41
+    ATTEMPT_ACCEPT = 50
+    ATTEMPT_PROGRESS = 51
+    ATTEMPT_TOKENS = 52
+    CHUNK_INSERT = 60
+    JOB_ACCEPT = 70
+    JOB_EVENTS = 71
+    JOB_END_WAITING = 72
+    JOB_END = 73
+    JOB_GIVE_BACK = 74
+    ATTEMPT_END = 80
+    COMMAND_ANSWER = 90
+    COMMAND_DROP_JOB = 91
+    COMMAND_DROP_GENERATION = 92
+    GENERATION_READY = 100
+    GENERATION_PROCESS = 105
+    GENERATION_STOP = 101
+    GENERATION_FRAME = 102
+    GENERATION_LOST = 103
+    GENERATION_GONE = 104
+    REPORT_TOMBSTONE = 110
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement:
+    """One fixed SQL text with named parameters.
+
+    ``exact`` statements are fenced: each set of parameters must change exactly one row, else the
+    operation is void.
+    """
+
+    name: str
+    rank: Rank
+    sql: str
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A statement with one set of parameters; ``subject`` is the id it is about."""
+
+    statement: Statement
+    params: Params
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewReport:
+    """A report to be inserted with the change it tells of; its place in the feed is given at the
+    commit. ``payload`` is a JSON object. ``rank`` orders receipts of one generation."""
+
+    id: ReportId
+    kind: str
+    subject: str
+    outcome: str
+    reason: str | None
+    complete: bool
+    payload: bytes
+    created_at: datetime
+    revision: int = 1
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One change, undone as a whole when any part of it is.
+
+    Attributes:
+        subjects: ids that this operation changes.
+        reads: ids whose state its statements check; others may read them in the same commit.
+        lazy: may wait up to ``WriterLimits.lazy_wait_s`` to ride along with others.
+        patient: waits out a full disk; an impatient operation fails with ``StoreFull`` instead.
+    """
+
+    name: str
+    subjects: tuple[str, ...]
+    steps: tuple[Step, ...]
+    reports: tuple[NewReport, ...] = ()
+    reads: tuple[str, ...] = ()
+    lazy: bool = False
+    patient: bool = True
+
+    def __post_init__(self) -> None:
+        ranks = [step.statement.rank for step in self.steps]
+        if ranks != sorted(ranks):
+            raise ValueError(f"steps of {self.name} are not in commit order")
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The operation is on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Void:
+    """The operation changed nothing: somebody else had moved a row that it is fenced by.
+
+    ``statement`` is the one that hit no row, ``subject`` the id it was about.
+    """
+
+    statement: str
+    subject: str
+
+
+Outcome: TypeAlias = Committed | Void
+COMMITTED = Committed()
+
+
+def in_commit_order(steps: list[Step]) -> tuple[Step, ...]:
+    """The steps by rank; those of one rank stay as they were added."""
+    return tuple(sorted(steps, key=_rank))
+
+
+def _rank(step: Step) -> int:
+    return step.statement.rank

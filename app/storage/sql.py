@@ -1,0 +1,13 @@
+"""Insert statements, written once from their column lists."""
+
+
+def insert(table: str, columns: tuple[str, ...]) -> str:
+    """``INSERT`` of these columns, each with the parameter of its name."""
+    names, values = ", ".join(columns), ", ".join(f":{column}" for column in columns)
+    return f"INSERT INTO {table} ({names}) VALUES ({values})"  # noqa: S608 - our own names
+
+
+def insert_where(table: str, columns: tuple[str, ...], condition: str) -> str:
+    """``INSERT`` that adds its row only when the condition holds."""
+    names, values = ", ".join(columns), ", ".join(f":{column}" for column in columns)
+    return f"INSERT INTO {table} ({names}) SELECT {values} WHERE {condition}"

@@ -1,0 +1,213 @@
+"""The writer: the only way into the store.
+
+    event loop                                writer thread
+    ──────────                                ─────────────
+    submit ─▶ waiting list ──hand over───────▶ BEGIN IMMEDIATE … COMMIT
+                   ▲                                │
+                   └── resolve futures, next list ◀─┘
+
+Operations collect in a list while the thread works; when it is done it takes the whole list. So a
+commit holds whatever has gathered and no timer is involved: alone an operation commits at once,
+under load hundreds share one commit. A future is resolved after the commit that holds its
+operation.
+
+When the disk is full nothing is lost and nothing changes order: the thread tries again with
+back-off, callers that would rather know (``Operation.patient`` False) get ``StoreFull``. An error
+of the file itself is fatal: everything that waits gets ``StoreFailed``, and ``on_fatal`` is called.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from app.domain.errors import ServerOverloaded
+from app.storage.committing import CommitHooks
+from app.storage.errors import StoreError, StoreFailed, StoreFull
+from app.storage.limits import WriterLimits
+from app.storage.operations import Operation, Outcome
+from app.storage.writer_thread import Done, Pending, ThreadEvents, WriterCounts, WriterThread
+
+OutcomeFuture: TypeAlias = "asyncio.Future[Outcome]"
+
+RETRY_AFTER_S: Final = 1.0
+"""What callers are told when the writer is behind."""
+
+
+class Writer:
+    """Takes operations on the event loop. Created and started by ``Database``.
+
+    Args:
+        connect: makes the read-write connection; called in the thread.
+        wal_path: the write-ahead log's file.
+        on_full: called on the loop with True when the disk is full and False when it no longer is.
+        on_fatal: called on the loop, once, when the store can no longer be written.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        wal_path: Path,
+        limits: WriterLimits,
+        hooks: CommitHooks,
+        *,
+        on_full: Callable[[bool], None],
+        on_fatal: Callable[[Exception], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limits = limits
+        self._on_full = on_full
+        self._on_fatal = on_fatal
+        self._waiting: list[Pending] = []
+        self._in_thread = 0
+        self._hand_over_due = False
+        self._lazy_timer: asyncio.TimerHandle | None = None
+        self._closing = False
+        self._failure: StoreError | None = None
+        self.full = False
+        events = ThreadEvents(
+            done=partial(self._post, self._done),
+            full=partial(self._post, self._full),
+            failed=partial(self._post, self._failed),
+        )
+        self._thread = WriterThread(connect, wal_path, limits, hooks, events)
+
+    async def start(self) -> None:
+        """Open the connection.
+
+        Raises:
+            StoreError: when it cannot be opened as it must be.
+        """
+        await asyncio.wrap_future(self._thread.start())
+
+    @property
+    def depth(self) -> int:
+        """Operations that wait or are being committed."""
+        return len(self._waiting) + self._in_thread
+
+    @property
+    def counts(self) -> WriterCounts:
+        """Cumulative numbers, for metrics."""
+        return self._thread.counts
+
+    def submit(self, operation: Operation) -> OutcomeFuture:
+        """Write this. The future holds ``Committed`` or ``Void`` after its commit, else
+        ``OperationFailed``, ``StoreFull`` or ``StoreFailed``. Cancelling it does not undo the
+        operation.
+
+        Raises:
+            ServerOverloaded: too many operations wait; nothing was taken.
+        """
+        return self.submit_many((operation,))[0]
+
+    def submit_many(self, operations: Sequence[Operation]) -> list[OutcomeFuture]:
+        """Write these, in this order and as few commits as they fit in: all are taken or none.
+
+        Raises:
+            ServerOverloaded: too many operations wait; nothing was taken.
+        """
+        if self.depth + len(operations) > self._limits.operations_max:
+            raise ServerOverloaded(retry_after_s=RETRY_AFTER_S)
+        futures = [self._take(operation) for operation in operations]
+        self._wake()
+        return futures
+
+    async def close(self) -> None:
+        """Commit what waits, empty the log, close the connection. Takes nothing from now on."""
+        if not self._closing:
+            self._closing = True
+            self._thread.hurry()
+            self._wake()
+        await asyncio.wrap_future(self._thread.ended)
+
+    def _take(self, operation: Operation) -> OutcomeFuture:
+        future: OutcomeFuture = self._loop.create_future()
+        refusal = self._refusal(operation)
+        if refusal is None:
+            self._waiting.append(Pending(operation, future))
+        else:
+            future.set_exception(refusal)
+        return future
+
+    def _refusal(self, operation: Operation) -> StoreError | None:
+        if self._failure is not None:
+            return self._failure
+        if self._closing:
+            return StoreFailed("the store is closed")
+        if self.full and not operation.patient:
+            return StoreFull("the disk is full")
+        return None
+
+    def _wake(self) -> None:
+        """See that the thread gets the list, once this turn of the loop has added to it."""
+        if self._in_thread or self._hand_over_due:
+            return
+        if self._closing or any(not pending.operation.lazy for pending in self._waiting):
+            self._hand_over_due = True
+            self._loop.call_soon(self._hand_over)
+        elif self._waiting and self._lazy_timer is None:
+            self._lazy_timer = self._loop.call_later(self._limits.lazy_wait_s, self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._hand_over_due = False
+        if self._lazy_timer is not None:
+            self._lazy_timer.cancel()
+            self._lazy_timer = None
+        if self._in_thread:
+            return
+        if self._waiting:
+            line, self._waiting = self._waiting, []
+            self._in_thread = len(line)
+            self._thread.put(line)
+        elif self._closing:
+            self._thread.end()
+
+    # --- called on the loop by the thread -------------------------------------------------------
+
+    def _done(self, done: Done, idle: bool) -> None:  # noqa: FBT001 - the thread's own words
+        self._in_thread -= len(done)
+        for pending, result in done:
+            settle(pending.future, result)
+        if idle:
+            self._next()
+
+    def _next(self) -> None:
+        """The thread has nothing left: hand over at once what has gathered meanwhile."""
+        if self._closing or any(not pending.operation.lazy for pending in self._waiting):
+            self._hand_over()
+        else:
+            self._wake()
+
+    def _full(self, full: bool) -> None:  # noqa: FBT001 - the callback's one fact
+        self.full = full
+        if full:
+            impatient = [pending for pending in self._waiting if not pending.operation.patient]
+            self._waiting = [pending for pending in self._waiting if pending.operation.patient]
+            for pending in impatient:
+                settle(pending.future, StoreFull("the disk is full"))
+        self._on_full(full)
+
+    def _failed(self, error: Exception) -> None:
+        self._failure = StoreFailed(f"the store can no longer be written: {error}")
+        waiting, self._waiting = self._waiting, []
+        for pending in waiting:
+            settle(pending.future, self._failure)
+        self._on_fatal(error)
+
+    def _post(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Called in the thread. Once the loop is closed nobody is left to be told."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+def settle(future: OutcomeFuture, result: Outcome | StoreError) -> None:
+    """Wake whoever waits, unless they have gone."""
+    if future.done():
+        return
+    if isinstance(result, StoreError):
+        future.set_exception(result)
+    else:
+        future.set_result(result)

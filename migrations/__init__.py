@@ -1,0 +1,7 @@
+"""The schema's history. ``app/storage/schema.py`` runs it at start when a step is pending."""
+
+from typing import Final
+
+HEAD: Final = "0001"
+"""The latest revision. Known without alembic, so that a start without a pending step is quick; a
+test compares it with what alembic finds."""
