@@ -1,0 +1,1 @@
+"""Computing tokens and turning them into text. MLX is imported here and nowhere else."""
