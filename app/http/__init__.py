@@ -1,0 +1,1 @@
+"""The HTTP doors: decode, call one service, render what it answers. Litestar stays in here."""

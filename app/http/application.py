@@ -1,0 +1,67 @@
+"""The HTTP application: controllers, error answers, and the layers around them."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+from litestar import Litestar
+from litestar.di import Provide
+from litestar.openapi import OpenAPIConfig
+
+from app.http.errors import EXCEPTION_HANDLERS
+from app.http.guards import HostCheck
+from app.http.health import HealthController, HealthDoor
+from app.http.openai.chat import ChatController, ChatDoor
+from app.http.openai.models import ModelsController, ModelsDoor
+from app.http.ports import Ports
+from app.http.request_id import RequestId
+from app.http.sse import StreamLimits
+from app.settings import ServerSettings
+from shared.ids import IdMint
+
+WRITE_TIMEOUT_S: Final = 30.0
+"""How long a client may leave its socket full before it counts as gone."""
+
+Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
+
+
+def create_app(
+    ports: Ports,
+    settings: ServerSettings,
+    lifespan: Sequence[Lifespan] = (),
+    *,
+    version: str = "0",
+    write_timeout_s: float = WRITE_TIMEOUT_S,
+) -> Litestar:
+    """The application over these services. Nothing runs before its lifespan does."""
+    limits = StreamLimits(
+        keepalive_interval_s=settings.keepalive_interval_s, write_timeout_s=write_timeout_s
+    )
+    app = Litestar(
+        route_handlers=[ChatController, ModelsController, HealthController],
+        dependencies={
+            "chat": _always(ChatDoor(ports, limits, settings.body_bytes_max)),
+            "models": _always(ModelsDoor(ports.overview)),
+            "health": _always(HealthDoor(ports.overview)),
+        },
+        exception_handlers=EXCEPTION_HANDLERS,
+        lifespan=list(lifespan),
+        openapi_config=OpenAPIConfig(title="mlxq", version=version, path="/schema"),
+        logging_config=None,
+    )
+    _surround(app, settings)
+    return app
+
+
+def _surround(app: Litestar, settings: ServerSettings) -> None:
+    # Around the application's own error handling: Litestar's middleware skips unknown paths.
+    checked = HostCheck(app.asgi_handler, settings.host, settings.allowed_hosts)
+    mint = IdMint(lambda: time.time_ns() // 1_000_000, os.urandom)
+    app.asgi_handler = RequestId(checked, mint)
+
+
+def _always(door: object) -> Provide:
+    # A plain function is called in a thread unless told otherwise.
+    return Provide(lambda: door, sync_to_thread=False)

@@ -1,0 +1,44 @@
+"""A job tied to the connection that asked for it: when that goes, the job is cancelled."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from app.domain.events import Ended, FollowedEvent
+from app.http.ports import Cancellation, Ticket
+
+
+class Attachment:
+    """Holds the follower of an attached job, and lets go of both whatever happens.
+
+    Leaving the context is synchronous, so a cancelled handler cannot be stopped from it. A job that
+    was not seen to end is cancelled there: nobody is left who could be shown its ending.
+    """
+
+    def __init__(self, ticket: Ticket, cancellation: Cancellation) -> None:
+        self.ticket = ticket
+        self.ended = False
+        self._cancellation = cancellation
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.ticket.follower.close()
+        if not self.ended:
+            self._cancellation.request_nowait(self.ticket.job_id)
+
+    async def take(self, timeout_s: float) -> Sequence[FollowedEvent]:
+        """What has happened since the last call; empty on time-out."""
+        return self.seen(await self.ticket.follower.take(timeout_s))
+
+    def seen(self, events: Sequence[FollowedEvent]) -> Sequence[FollowedEvent]:
+        """Notes whether the job has ended with these events, and hands them on."""
+        if events and isinstance(events[-1], Ended):
+            self.ended = True
+        return events

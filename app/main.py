@@ -1,0 +1,147 @@
+"""The composition root: settings → store → services → HTTP, and the order of start and stop.
+
+Nothing is decided here. Start: lock and store, past put in order, socket, HTTP. Stop, in reverse:
+admission, jobs, connections, workers, socket, store.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from socket import socket
+
+import structlog
+import uvicorn
+
+from app import log
+from app.http.application import create_app
+from app.http.ports import Ports
+from app.product import Product, assemble
+from app.server import BACKLOG, CONNECTION_GRACE_S, Server, bind
+from app.services.clock import SystemClock
+from app.settings import Settings
+from app.storage.database import Database
+from app.storage.errors import StoreError
+from app.storage.limits import WriterLimits
+from app.supervision.run_dir import SOCKET_NAME, RunDirUnsafe, prepare_run_dir
+
+EXIT_OK = 0
+EXIT_CANNOT_START = 1
+EXIT_STORE_BROKE = 70
+
+_log = structlog.get_logger("main")
+
+
+def serve(settings: Settings) -> int:
+    """Serve until a signal says stop; returns the exit code."""
+    log.configure(settings.log.level, settings.log.format)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_serve(settings))
+    except (StoreError, RunDirUnsafe) as error:
+        print(f"mlxq cannot start: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_CANNOT_START
+
+
+def version() -> str:
+    """The installed version of this program."""
+    try:
+        return installed_version("mlxq")
+    except PackageNotFoundError:
+        return "0"
+
+
+async def _serve(settings: Settings) -> int:
+    database = await Database.open(
+        settings.storage.data_dir,
+        limits=WriterLimits(operations_max=2 * settings.queue.writer_max),
+        on_fatal=_store_broke,
+    )
+    try:
+        listener = bind(settings.server.host, settings.server.port)
+    except OSError as error:
+        await database.close()
+        address = f"{settings.server.host}:{settings.server.port}"
+        print(f"mlxq cannot listen on {address}: {error.strerror}", file=sys.stderr)  # noqa: T201
+        return EXIT_CANNOT_START
+    run_dir = prepare_run_dir(settings.storage.data_dir)
+    product = await assemble(settings, database, run_dir / SOCKET_NAME, SystemClock(), version())
+    await product.start()
+    try:
+        await _run(product, settings, listener)
+    finally:
+        await product.stop()
+    return EXIT_OK
+
+
+def _store_broke(error: Exception) -> None:
+    """Nothing can be recorded any more, so nothing may be promised: end at once, as a crash. The
+    workers go on, and the next start finds everything that was committed."""
+    _log.critical("store_broke", error=str(error))
+    os._exit(EXIT_STORE_BROKE)
+
+
+async def _run(product: Product, settings: Settings, listener: socket) -> None:
+    """Answer requests until a stop was asked for and every stream has ended."""
+    ports = Ports(
+        submission=product.submission,
+        following=product.following,
+        cancellation=product.cancellation,
+        overview=product.overview,
+    )
+    config = uvicorn.Config(
+        create_app(ports, settings.server, version=version()),
+        loop="none",
+        http="httptools",
+        ws="none",
+        access_log=False,
+        server_header=False,
+        log_config=None,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=CONNECTION_GRACE_S,
+    )
+    server = Server(
+        config,
+        on_started=lambda: _announce(listener, settings),
+        on_stop=product.shutdown.finish_jobs,
+    )
+    _stop_on_signals(server, product)
+    await server.serve(sockets=[listener])
+
+
+def _stop_on_signals(server: Server, product: Product) -> None:
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if server.stop_requested:
+            product.shutdown.force()
+        server.request_stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+
+
+def _announce(listener: socket, settings: Settings) -> None:
+    """Say where the server is and how to try it."""
+    host, port = listener.getsockname()[:2]
+    base = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    body = (
+        f'{{"model":"{settings.models.default}","messages":[{{"role":"user","content":"Hello!"}}]}}'
+    )
+    lines = (
+        f"mlxq serves {settings.models.default} on {base}",
+        "Try it:",
+        f"  curl {base}/v1/chat/completions -H 'content-type: application/json' -d '{body}'",
+    )
+    print("\n".join(lines), flush=True)  # noqa: T201
+    _log.info("listening", address=base, data_dir=str(settings.storage.data_dir))
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop

@@ -1,0 +1,80 @@
+"""How a job's ending becomes true: decided once in memory, committed, then shown.
+
+Every ending takes this way, whoever causes it: the pending state moves, an operation holds the
+row's ending and its report, and after the commit the followers see ``Ended`` and the job leaves the
+ledger.
+"""
+
+from functools import partial
+
+import structlog
+
+from app.domain.events import Ended
+from app.domain.job import Ending, JobState
+from app.services.clock import Clock
+from app.services.ledger import Ledger, LiveJob
+from app.storage.jobs import end_waiting_job
+from app.storage.operations import Committed
+from app.storage.writer import OutcomeFuture, Writer
+from shared.failures import Failure
+
+_log = structlog.get_logger("endings")
+
+
+class Endings:
+    """Decides, writes and shows endings."""
+
+    def __init__(self, ledger: Ledger, writer: Writer, clock: Clock) -> None:
+        self._ledger = ledger
+        self._writer = writer
+        self._clock = clock
+        self.counts: dict[JobState, int] = dict.fromkeys(
+            (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED), 0
+        )
+
+    def decide(
+        self, live: LiveJob, state: JobState, failure: Failure | None, *, complete: bool = True
+    ) -> Ending:
+        """The job ends so; its pending state is final from here on."""
+        live.state = state
+        return Ending(
+            job=live.id,
+            attempt=live.attempt,
+            state=state,
+            finish_reason=live.finish_reason if state is JobState.COMPLETED else None,
+            failure=failure if state is JobState.FAILED else None,
+            usage=live.usage,
+            finalized_at=self._clock.now(),
+            complete=complete,
+        )
+
+    def show(self, live: LiveJob, ending: Ending) -> None:
+        """The ending is committed."""
+        self.counts[ending.state] += 1
+        live.channel.publish(Ended(seq=live.take_seq(), ending=ending))
+        self._ledger.remove(live)
+        _log.info(
+            "job_ended",
+            job=live.id,
+            attempt=ending.attempt,
+            generation=live.generation,
+            state=ending.state,
+            finish_reason=ending.finish_reason,
+            code=ending.failure.code if ending.failure else None,
+            prompt_tokens=ending.usage.prompt_tokens,
+            completion_tokens=ending.usage.completion_tokens,
+        )
+
+    def end_waiting(self, live: LiveJob, state: JobState, failure: Failure | None) -> None:
+        """End a job that no worker holds and that is in no queue any more."""
+        before = live.state
+        ending = self.decide(live, state, failure)
+        future = self._writer.submit(end_waiting_job(live.new, ending, before))
+        future.add_done_callback(partial(self._ended, live, ending))
+
+    def _ended(self, live: LiveJob, ending: Ending, future: OutcomeFuture) -> None:
+        if future.cancelled() or future.exception() is not None:
+            _log.error("ending_failed", job=live.id, error=str(future.exception()))
+        elif not isinstance(future.result(), Committed):
+            _log.error("ending_void", job=live.id, state=ending.state)
+        self.show(live, ending)

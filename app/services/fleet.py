@@ -1,0 +1,137 @@
+"""The workers there are: one object per living generation, and how to reach it."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from app.dispatch.sessions import Session
+from app.domain.worker_state import WorkerEvent, WorkerState, next_worker_state
+from app.services.ledger import LiveJob
+from app.supervision.process import WorkerProcess
+from shared.ids import CommandId, GenerationId, JobId
+from shared.messages import Credit, Loading, Ready, ToWorker
+
+
+class Transport(Protocol):
+    """What the fleet needs of the socket."""
+
+    def send(self, identity: bytes, messages: Sequence[ToWorker]) -> None:
+        """Send these to one worker, in order."""
+        ...
+
+    def forget(self, identity: bytes) -> None:
+        """Drop what still waits for this worker."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """One generation. Times are monotonic seconds.
+
+    ``held`` are the jobs claimed for it that have not ended; ``unseen`` the ``RunJob`` commands
+    that its latest credit does not know of yet.
+    """
+
+    generation: GenerationId
+    model: str
+    session: Session
+    log_path: Path
+    created_at: float
+    state: WorkerState = WorkerState.STARTING
+    process: WorkerProcess | None = None
+    identity: bytes | None = None
+    loading: Loading | None = None
+    ready: Ready | None = None
+    credit: Credit | None = None
+    unseen: deque[CommandId] = field(default_factory=deque[CommandId])
+    held: dict[JobId, LiveJob] = field(default_factory=dict[JobId, LiveJob])
+
+    def move(self, event: WorkerEvent) -> None:
+        """Take the next state.
+
+        Raises:
+            IllegalWorkerTransition: when the table has no such move.
+        """
+        self.state = next_worker_state(self.state, event)
+
+    @property
+    def rows_free(self) -> int:
+        """Jobs that can be sent now."""
+        if self.state is not WorkerState.READY or self.credit is None:
+            return 0
+        return max(0, self.credit.rows_free - len(self.unseen))
+
+    def credited(self, credit: Credit) -> None:
+        """The worker said how much room it has, as of the last command it saw."""
+        self.credit = credit
+        while self.unseen and self.unseen[0] <= credit.last_command:
+            self.unseen.popleft()
+
+
+class Fleet:
+    """Workers by generation, connection and model. At most one a model that is not going."""
+
+    def __init__(self) -> None:
+        self._by_generation: dict[GenerationId, Worker] = {}
+        self._by_identity: dict[bytes, Worker] = {}
+        self.transport: Transport | None = None
+
+    def __iter__(self) -> Iterator[Worker]:
+        return iter(list(self._by_generation.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_generation)
+
+    def add(self, worker: Worker) -> None:
+        """A generation was started."""
+        self._by_generation[worker.generation] = worker
+
+    def get(self, generation: GenerationId) -> Worker | None:
+        """The worker of this generation, while it lives."""
+        return self._by_generation.get(generation)
+
+    def at(self, identity: bytes) -> Worker | None:
+        """The worker on this connection."""
+        return self._by_identity.get(identity)
+
+    def connect(self, worker: Worker, identity: bytes) -> None:
+        """The worker said ``Hello`` on this connection; an earlier one is forgotten."""
+        self.disconnect(worker)
+        worker.identity = identity
+        self._by_identity[identity] = worker
+
+    def disconnect(self, worker: Worker) -> None:
+        """The worker's connection is gone; it may come back on another."""
+        if worker.identity is None:
+            return
+        self._by_identity.pop(worker.identity, None)
+        if self.transport is not None:
+            self.transport.forget(worker.identity)
+        worker.identity = None
+
+    def remove(self, worker: Worker) -> None:
+        """The generation is over."""
+        self.disconnect(worker)
+        self._by_generation.pop(worker.generation, None)
+
+    def serving(self, model: str) -> Worker | None:
+        """The worker that runs this model now or will once it is loaded."""
+        for worker in self._by_generation.values():
+            if worker.model == model and worker.state in _SERVING:
+                return worker
+        return None
+
+    def is_ready(self, model: str) -> bool:
+        """Whether a worker of this model takes jobs now."""
+        worker = self.serving(model)
+        return worker is not None and worker.state is WorkerState.READY
+
+    def send(self, worker: Worker, messages: Sequence[ToWorker]) -> None:
+        """Send these to a worker, if it is connected; else it will ask again when it is."""
+        if worker.identity is not None and self.transport is not None:
+            self.transport.send(worker.identity, messages)
+
+
+_SERVING = frozenset({WorkerState.STARTING, WorkerState.READY})

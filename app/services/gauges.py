@@ -1,0 +1,75 @@
+"""Every metric: a name, what it means, and where it is read from when someone asks."""
+
+from collections.abc import Callable, Iterator
+
+from app.services.endings import Endings
+from app.services.fleet import Fleet
+from app.services.ingestion import Ingestion
+from app.services.ledger import Ledger
+from app.services.overview import Gauge, Sample
+from app.services.relay import Relay
+from app.services.submission import Submission
+from app.services.workers import Workers
+from app.storage.writer import Writer
+
+
+def gauges(
+    ledger: Ledger,
+    fleet: Fleet,
+    relay: Relay,
+    workers: Workers,
+    endings: Endings,
+    ingestion: Ingestion,
+    submission: Submission,
+    writer: Writer,
+) -> list[Gauge]:
+    """The server's metrics."""
+    return [
+        _gauge("jobs_open", "Jobs that have not ended.", lambda: len(ledger)),
+        _gauge("jobs_waiting", "Jobs that wait for a row.", relay.waiting_count),
+        _gauge("request_bytes", "Bytes of open requests in memory.", lambda: ledger.request_bytes),
+        Gauge(
+            name="jobs_ended",
+            help="Jobs that ended since the start, by state.",
+            counter=True,
+            read=lambda: [
+                ({"state": state}, float(count)) for state, count in endings.counts.items()
+            ],
+        ),
+        _counter(
+            "jobs_refused_full",
+            "Requests refused because too many waited.",
+            lambda: submission.refused_full,
+        ),
+        _counter("tokens", "Completion tokens received from workers.", lambda: ingestion.tokens),
+        _counter("stale_events", "Events of no current attempt.", lambda: ingestion.stale_events),
+        Gauge(name="workers", help="Workers by model and state.", read=lambda: _workers(fleet)),
+        Gauge(name="worker_rows", help="Rows in use by model.", read=lambda: _rows(fleet)),
+        _counter("worker_starts", "Worker processes started.", lambda: workers.starts),
+        _counter("worker_deaths", "Worker processes that died unasked.", lambda: workers.deaths),
+        _counter(
+            "store_commits", "Transactions committed.", lambda: writer.counts.committed.commits
+        ),
+        _counter(
+            "store_operations", "Operations committed.", lambda: writer.counts.committed.operations
+        ),
+        _gauge("store_waiting", "Operations that wait for the writer.", lambda: writer.depth),
+    ]
+
+
+def _gauge(name: str, help_: str, read: Callable[[], float]) -> Gauge:
+    return Gauge(name=name, help=help_, read=lambda: [({}, float(read()))])
+
+
+def _counter(name: str, help_: str, read: Callable[[], float]) -> Gauge:
+    return Gauge(name=name, help=help_, read=lambda: [({}, float(read()))], counter=True)
+
+
+def _workers(fleet: Fleet) -> Iterator[Sample]:
+    for worker in fleet:
+        yield {"model": worker.model, "state": worker.state}, 1.0
+
+
+def _rows(fleet: Fleet) -> Iterator[Sample]:
+    for worker in fleet:
+        yield {"model": worker.model}, float(len(worker.held))

@@ -1,0 +1,98 @@
+"""How a worker process is started: its record, its environment, its log."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from app.catalogue.entries import ModelEntry
+from app.domain.restart import RestartBudget
+from app.settings import Settings
+from app.supervision.process import Exit, WorkerProcess, spawn
+from shared.ids import GenerationId, StoreId
+from shared.launch import EngineSettings, LaunchRecord, encode_launch
+
+
+class Launcher:
+    """Starts worker processes of one parent.
+
+    Args:
+        endpoint: where workers connect to.
+        epoch: this parent's.
+    """
+
+    def __init__(self, settings: Settings, endpoint: str, store: StoreId, epoch: int) -> None:
+        self._settings = settings
+        self._endpoint = endpoint
+        self.store = store
+        self.epoch = epoch
+
+    @property
+    def ready_timeout_s(self) -> float:
+        """From the spawn to ``Ready``."""
+        return self._settings.worker.ready_timeout_s
+
+    def restart_budget(self) -> RestartBudget:
+        """A fresh budget as the settings say."""
+        worker = self._settings.worker
+        return RestartBudget(limit=worker.restart_limit, window_s=worker.restart_window_s)
+
+    def log_path(self, generation: GenerationId) -> Path:
+        """The generation's own log file."""
+        return self._settings.storage.data_dir / "logs" / f"{generation}.log"
+
+    def spawn(
+        self, generation: GenerationId, entry: ModelEntry, on_exit: Callable[[Exit], None]
+    ) -> WorkerProcess:
+        """Start the process.
+
+        Raises:
+            OSError: when it cannot be started.
+        """
+        record = encode_launch(self._record(generation, entry))
+        path = self.log_path(generation)
+        return spawn(["-m", "worker"], record, path, _environment(), on_exit)
+
+    def _record(self, generation: GenerationId, entry: ModelEntry) -> LaunchRecord:
+        worker = self._settings.worker
+        return LaunchRecord(
+            generation=generation,
+            store=self.store,
+            epoch=self.epoch,
+            model=entry.id,
+            endpoint=self._endpoint,
+            cache_dir=str(self._settings.storage.cache_dir),
+            engine=self._engine(entry),
+            heartbeat_interval_s=worker.heartbeat_interval_s,
+            orphan_grace_s=worker.orphan_grace_s,
+            prepare_timeout_s=worker.prepare_timeout_s,
+            prepare_threads=worker.prepare_threads,
+            frame_buffer_bytes_max=worker.frame_buffer_bytes_max,
+            log_level=self._settings.log.level,
+        )
+
+    def _engine(self, entry: ModelEntry) -> EngineSettings:
+        worker = self._settings.worker
+        return EngineSettings(
+            engine=worker.engine,
+            model_path=str(entry.path),
+            rows=worker.rows,
+            prefetch=worker.prefetch,
+            prefill_chunk_tokens=worker.prefill_chunk_tokens,
+            context_tokens=worker.context_tokens,
+            dtype=worker.dtype,
+            dequantize=worker.dequantize,
+            device=worker.device,
+            blas=worker.blas,
+            blas_threads=worker.blas_threads,
+            scripted=worker.scripted,
+        )
+
+
+def _environment() -> dict[str, str]:
+    """The worker's: ours, and the hub kept out of it, since models are directories on disk."""
+    return {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONUNBUFFERED": "1",
+    }

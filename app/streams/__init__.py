@@ -1,0 +1,1 @@
+"""From one job's events to any number of followers."""
