@@ -1,15 +1,31 @@
 """What a door hands to submission: a validated request, and how it wants to be treated."""
 
+from datetime import datetime
+
 import msgspec
 
 from app.domain.job import Durability, JobClass
+from shared.ids import JobId
 from shared.requests import JobRequest
+
+
+class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A caller's name for one request: the same key and body give the same job.
+
+    ``digest`` is of the canonical body; ``path`` and ``method`` belong to the key's scope.
+    """
+
+    key: str
+    method: str
+    path: str
+    digest: str
 
 
 class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A request that is well-formed for its surface but not yet admitted.
 
-    ``deadline_s`` counts from submission; None takes the setting's default.
+    ``deadline_s`` counts from submission; None takes the setting's default. ``scheduled_at`` None
+    is now. ``keep_s`` is how long the ended job is kept; None is the setting's retention.
     """
 
     surface: str
@@ -21,3 +37,9 @@ class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = "default"
     max_attempts: int = 1
     deadline_s: float | None = None
+    attempt_timeout_s: float | None = None
+    scheduled_at: datetime | None = None
+    tags: dict[str, str] = {}
+    retry_of: JobId | None = None
+    keep_s: float | None = None
+    idempotency: IdempotencyKey | None = None

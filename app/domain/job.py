@@ -105,6 +105,10 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     deadline_at: datetime
     seed: int
     max_attempts: int = 1
+    attempt_timeout_s: float | None = None
+    tags: dict[str, str] = {}
+    retry_of: JobId | None = None
+    keep_s: float | None = None
     settings: bytes = b""
     request: bytes | None = None
     render_version: int = 1

@@ -28,7 +28,7 @@ Lifespan = Callable[[Litestar], AbstractAsyncContextManager[Any]]
 
 
 def create_app(
-    ports: Ports,
+    ports: Ports[Any],
     settings: ServerSettings,
     lifespan: Sequence[Lifespan] = (),
     *,
@@ -48,7 +48,9 @@ def create_app(
         },
         exception_handlers=EXCEPTION_HANDLERS,
         lifespan=list(lifespan),
-        openapi_config=OpenAPIConfig(title="mlxq", version=version, path="/schema"),
+        openapi_config=OpenAPIConfig(
+            title="mlxq", version=version, path="/schema", use_handler_docstrings=True
+        ),
         logging_config=None,
     )
     _surround(app, settings)
@@ -63,5 +65,5 @@ def _surround(app: Litestar, settings: ServerSettings) -> None:
 
 
 def _always(door: object) -> Provide:
-    # A plain function is called in a thread unless told otherwise.
+    # One per handler: Litestar resolves several in a task group, and a single one directly.
     return Provide(lambda: door, sync_to_thread=False)

@@ -46,6 +46,7 @@ STATUSES: Final[dict[type[JobServerError], int]] = {
     errors.StreamInterrupted: 503,
     errors.PrepareTimeout: 504,
     errors.DeadlineExceeded: 504,
+    errors.StorageFull: 507,
 }
 
 RETRY_AFTER_S: Final[dict[type[JobServerError], float]] = {
@@ -56,17 +57,23 @@ RETRY_AFTER_S: Final[dict[type[JobServerError], float]] = {
 }
 """When to come again if the error itself does not say."""
 
-NO_RETRY: Final = (errors.WorkerCrashed, errors.PrepareTimeout, errors.DeadlineExceeded)
-"""The same request would meet the same end: a repeated poison would only kill another worker."""
+NO_RETRY: Final = (
+    errors.WorkerCrashed,
+    errors.PrepareTimeout,
+    errors.DeadlineExceeded,
+    errors.StorageFull,
+)
+"""The same request would meet the same end: a repeated poison would only kill another worker, and
+a full disk is not emptied in seconds."""
 
 LONG_WAIT_S: Final = 60.0
 """From here on a client gains nothing by holding its caller while it waits to try again."""
 
 _TYPES: Final = {409: "conflict", 429: "rate_limit_error"}
-_HTTP_CODES: Final = {405: "method_not_supported", 413: "request_too_large"}
+_HTTP_CODES: Final = {408: "timeout", 405: "method_not_supported", 413: "request_too_large"}
 _JSON: Final = msgspec.json.Encoder()
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger("http")
 
 
 class QueuePosition(msgspec.Struct, frozen=True):
@@ -148,7 +155,7 @@ def answer_http_error(request: HttpRequest, error: HTTPException) -> Response[by
 def answer_unforeseen(request: HttpRequest, error: Exception) -> Response[bytes]:
     """A fault of ours: the caller gets an id to name, the log gets the rest."""
     request_id = request_id_of(request.scope)
-    log.error("request failed", request_id=request_id, exc_info=error)
+    _log.error("request_failed", request_id=request_id, exc_info=error)
     text = f"The server failed in a way it did not foresee (request {request_id})."
     body = ErrorBody(message=text, type="server_error", code=errors.InternalError.code)
     return _response(ErrorAnswer(body), 500, {})

@@ -1,13 +1,12 @@
 """What the HTTP doors need from the services, and nothing more.
 
-The services satisfy these structurally; tests hand in fakes. One ``Ports`` is injected into every
-handler: Litestar resolves several dependencies of a handler in a task group, a single one directly.
+The services satisfy these structurally; tests hand in fakes.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from app.domain.draft import JobDraft
 from app.domain.events import FollowedEvent
@@ -39,10 +38,15 @@ class Ticket(Protocol):
     def follower(self) -> Follower: ...
 
 
-class Submission(Protocol):
+TicketT = TypeVar("TicketT", bound=Ticket)
+IssuedT_co = TypeVar("IssuedT_co", bound=Ticket, covariant=True)
+PresentedT_contra = TypeVar("PresentedT_contra", bound=Ticket, contravariant=True)
+
+
+class Submission(Protocol[IssuedT_co]):
     """Admission of new jobs."""
 
-    async def submit(self, draft: JobDraft) -> Ticket:
+    async def submit(self, draft: JobDraft, /) -> IssuedT_co:
         """The admitted job.
 
         Raises:
@@ -51,10 +55,10 @@ class Submission(Protocol):
         ...
 
 
-class Following(Protocol):
+class Following(Protocol[PresentedT_contra]):
     """How long a status may stay open."""
 
-    async def await_start(self, ticket: Ticket) -> FollowedEvent | None:
+    async def await_start(self, ticket: PresentedT_contra, /) -> FollowedEvent | None:
         """The job's first event, or None when ``header_wait_s`` passed with a worker ready."""
         ...
 
@@ -62,7 +66,7 @@ class Following(Protocol):
 class Cancellation(Protocol):
     """Ending jobs early."""
 
-    def request_nowait(self, job_id: JobId) -> None:
+    def request_nowait(self, job_id: JobId, /) -> None:
         """The originating connection is gone: cancel. Idempotent; never raises."""
         ...
 
@@ -108,10 +112,10 @@ class Overview(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """The services behind the doors."""
+class Ports(Generic[TicketT]):
+    """The services behind the doors. They agree among themselves what a ticket is."""
 
-    submission: Submission
-    following: Following
+    submission: Submission[TicketT]
+    following: Following[TicketT]
     cancellation: Cancellation
     overview: Overview

@@ -12,7 +12,7 @@ import structlog
 from litestar.datastructures import Headers
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
-from shared.ids import IdMint
+from shared.ids import IdMint, JobId
 
 CLIENT_REQUEST_ID_CHARS_MAX: Final = 512
 CLIENT_CLOSED_REQUEST: Final = 499
@@ -23,13 +23,19 @@ QUIET_PATHS: Final = frozenset({"/livez", "/readyz", "/metrics", "/health"})
 
 _PRINTABLE: Final = re.compile(rb"[\x21-\x7e][\x20-\x7e]*")
 _STATE_KEY: Final = "mlxq_request_id"
+_JOB_KEY: Final = "mlxq_job"
 
-log = structlog.stdlib.get_logger("mlxq.access")
+_log = structlog.stdlib.get_logger("http")
 
 
 def request_id_of(scope: Scope) -> str:
     """The id that this request's answer carries in ``x-request-id``."""
     return str(scope["state"].get(_STATE_KEY, ""))
+
+
+def name_job(scope: Scope, job_id: JobId) -> None:
+    """Lets the log line of this request say which job it made."""
+    scope["state"][_JOB_KEY] = job_id
 
 
 class RequestId:
@@ -77,7 +83,7 @@ class _Exchange:
 
     def log(self) -> None:
         """The access log's line, when all is sent or lost."""
-        write = log.debug if self._path in QUIET_PATHS else log.info
+        write = _log.debug if self._path in QUIET_PATHS else _log.info
         write(
             "request",
             method=self._scope["method"],
@@ -86,7 +92,7 @@ class _Exchange:
             complete=self._complete,
             duration_ms=self._elapsed_ms(),
             request_id=self._id,
-            **self._client_facts(),
+            **self._facts(),
         )
 
     def _elapsed_ms(self) -> int:
@@ -102,8 +108,10 @@ class _Exchange:
             headers.append((b"x-client-request-id", self._client_id))
         return headers
 
-    def _client_facts(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {}
+        if (job := self._scope["state"].get(_JOB_KEY)) is not None:
+            facts["job"] = job
         if self._client_id is not None:
             facts["client_request_id"] = self._client_id.decode("ascii")
         if retries := Headers.from_scope(self._scope).get("x-stainless-retry-count"):

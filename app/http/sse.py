@@ -40,7 +40,7 @@ _HEADERS: Final = (
     (b"x-accel-buffering", b"no"),
 )
 
-log = structlog.stdlib.get_logger(__name__)
+_log = structlog.stdlib.get_logger("http")
 
 
 class Dialect(Protocol):
@@ -116,8 +116,8 @@ class EventStream:
                 await self._write_events(first)
             except JobServerError as error:
                 await self._write(self._dialect.failure(error), last=True)
-            except Exception:
-                log.exception("stream failed", job_id=self._attachment.ticket.job_id)
+            except Exception:  # noqa: BLE001 - logged, and told in the stream
+                _log.exception("stream_failed", job=self._attachment.ticket.job_id)
                 await self._write(self._dialect.failure(InternalError()), last=True)
             except asyncio.CancelledError:
                 if not self._connection.gone:

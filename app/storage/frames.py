@@ -26,6 +26,7 @@ from app.storage.operations import (
     Rank,
     Statement,
     Step,
+    Value,
     in_commit_order,
 )
 from app.storage.reports import job_report
@@ -69,7 +70,7 @@ _TOKENS: Final = Statement(
     " WHERE job = :job AND number = :attempt AND outcome IS NULL",
 )
 
-_CHUNK_COLUMNS: Final = (
+_CHUNK_COLUMNS: Final[tuple[str, ...]] = (
     "job",
     "number",
     "first_event",
@@ -185,7 +186,7 @@ class FrameOperation:
 
     def journal(self, chunk: NewChunk) -> None:
         """A journal row; its event numbers must follow the job's last one exactly."""
-        row = dict(zip(_CHUNK_COLUMNS, _chunk_values(chunk), strict=True))
+        row: Params = dict(zip(_CHUNK_COLUMNS, _chunk_values(chunk), strict=True))
         self._add(_CHUNK, row, chunk.job)
         if chunk.last_event >= chunk.first_event:
             params: Params = {
@@ -251,7 +252,7 @@ def frame_cursor(generation: GenerationId) -> str:
     return f"{generation}/frames"
 
 
-def _chunk_values(chunk: NewChunk) -> tuple[str | int | bytes, ...]:
+def _chunk_values(chunk: NewChunk) -> tuple[Value, ...]:
     return (
         chunk.job,
         chunk.number,

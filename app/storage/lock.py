@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 import msgspec
+from typing_extensions import override
 
 from app.storage.errors import AlreadyRunning
 
@@ -21,6 +22,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     started_at: datetime
 
+    @override
     def __str__(self) -> str:
         return f"process {self.pid}, started {self.started_at:%Y-%m-%d %H:%M:%S} UTC"
 

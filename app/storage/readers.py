@@ -1,13 +1,11 @@
 """Reading: a few connections that cannot write, each read in a snapshot of its own."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlalchemy import Executable, RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
-
-Row: TypeAlias = RowMapping
 
 
 class Readers:
@@ -17,7 +15,7 @@ class Readers:
         self._engine = engine
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
+    async def snapshot(self) -> AsyncGenerator[AsyncConnection]:
         """A connection on which all reads see the store at one moment. Keep it short: while it
         lasts the write-ahead log cannot be emptied past it."""
         async with self._engine.begin() as connection:

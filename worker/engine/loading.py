@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import mlx.core as mx
-from mlx import utils as mlx_utils
 
 from shared.launch import EngineSettings
-from worker.engine.upstream import LanguageModel, dequantize_model, load_model
+from worker.engine.upstream import (
+    LanguageModel,
+    dequantize_model,
+    flatten_tree,
+    load_model,
+)
 
 _CONTEXT_KEYS: Final = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
@@ -123,8 +127,7 @@ def _portions(arrays: list[mx.array]) -> Iterator[list[mx.array]]:
 
 
 def _arrays(model: LanguageModel) -> list[mx.array]:
-    flatten: Callable[[Any], Any] = mlx_utils.tree_flatten
-    return [array for _, array in flatten(model.parameters())]
+    return [array for _, array in flatten_tree(model.parameters())]
 
 
 def _dtype_name(model: LanguageModel) -> str:

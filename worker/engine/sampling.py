@@ -16,7 +16,7 @@ costs every row.
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import mlx.core as mx
 import numpy as np
@@ -125,7 +125,7 @@ def _floors(logits: mx.array, rows: Sequence[RowDraw]) -> mx.array | None:
     if not needs_logits(rows):
         floors = _device_floors(logits[mx.array(asking)], params)
     else:
-        host: NDArray[np.float32] = np.array(logits, copy=False)
+        host = cast("NDArray[np.float32]", np.array(cast("Any", logits), copy=False))
         floors = mx.array([host_floor(host[i], p) for i, p in zip(asking, params, strict=True)])
     whole = mx.full((len(rows),), -mx.inf)
     whole[mx.array(asking)] = floors

@@ -9,9 +9,10 @@ already. So it is imported in worker processes only, and here, with `setrlimit` 
 import resource
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
 
 
 def _ignore(*_: object) -> None:
@@ -35,6 +36,7 @@ with _open_file_limit_kept():
 load_model: Callable[..., Any] = _utils.load_model
 load_tokenizer: Callable[..., Any] = _utils.load_tokenizer
 dequantize_model: Callable[[Any], Any] = _utils.dequantize_model
+flatten_tree: Callable[[Any], list[tuple[str, mx.array]]] = cast("Any", tree_flatten)
 
 
 class LanguageModel(Protocol):
@@ -89,6 +91,7 @@ __all__ = [
     "PromptProcessingBatch",
     "Tokenizer",
     "dequantize_model",
+    "flatten_tree",
     "load_model",
     "load_tokenizer",
 ]

@@ -23,8 +23,7 @@ from typing import Final
 import msgspec
 
 from shared.codec import encode_message
-from shared.failures import Failure
-from shared.ids import CommandId, StoreId
+from shared.ids import StoreId
 from shared.launch import LaunchRecord
 from shared.limits import FRAME_BYTES_MAX, PROTOCOL_VERSION
 from shared.messages import (
@@ -42,16 +41,14 @@ from shared.messages import (
     ParentHeartbeat,
     Preempt,
     Ready,
-    Refused,
     Replay,
     RunJob,
     Seal,
-    Stopped,
     ToWorker,
     Welcome,
 )
 from worker.inbox import Command, Orphaned
-from worker.link.commands import BodyAssembly, BrokenBody, CommandMemory
+from worker.link.command_desk import CommandDesk
 from worker.link.frame_buffer import FrameBuffer
 from worker.link.pulse import Pulse
 from worker.link.send_window import SendWindow
@@ -90,7 +87,6 @@ class Ignored:
     stale: int = 0
     foreign: int = 0
     unexpected: int = 0
-    repeated: int = 0
     no_room: int = 0
 
 
@@ -122,8 +118,7 @@ class WorkerSession:
         self._pulse = Pulse(launch.heartbeat_interval_s, launch.orphan_grace_s, now)
         self._frames = FrameBuffer(launch.frame_buffer_bytes_max)
         self._window = SendWindow(self._frames)
-        self._memory = CommandMemory()
-        self._bodies = BodyAssembly()
+        self._desk = CommandDesk()
         self._credit = Credit(rows_free=0, kv_bytes_free=0, last_command=0)
         self._ready: Ready | None = None
         self._ready_due = False
@@ -154,7 +149,7 @@ class WorkerSession:
             self.offer(events[:middle], credit)
             self.offer(events[middle:], credit)
             return
-        self._frames.append(data, self._memory.answered_by(events))
+        self._frames.append(data, self._desk.answered_by(events))
 
     def announce(self, message: Loading | Ready) -> None:
         """Say this when the parent can hear it; ``Ready`` also after each later ``Welcome``."""
@@ -208,7 +203,7 @@ class WorkerSession:
             case Welcome():
                 self._welcome(message)
             case Identify():
-                self._move(Happening.UNKNOWN)
+                self._identify(now)
             case Exit():
                 return self._exit(message)
             case _:
@@ -247,10 +242,17 @@ class WorkerSession:
         self.epoch = message.epoch
         self._welcomed = True
         self._move(Happening.WELCOMED)
-        self._bodies.clear()
+        self._desk.welcomed()
         self._acknowledge(message.last_seq)
         self._window.welcomed(message.last_seq)
         self._ready_due = self._ready is not None
+
+    def _identify(self, now: float) -> None:
+        # It comes for each message that was on its way when we greeted: one Hello answers all.
+        just_greeted = now - self._greeted_at < self._launch.heartbeat_interval_s
+        if self.state is State.GREETING and just_greeted:
+            return
+        self._move(Happening.UNKNOWN)
 
     def _exit(self, message: Exit) -> Sequence[Command]:
         if message.generation != self._launch.generation:
@@ -262,7 +264,7 @@ class WorkerSession:
         if seq > self._frames.last_made:
             self.ignored.unexpected += 1
             return
-        self._memory.forget(self._frames.drop_through(seq))
+        self._desk.acknowledged(self._frames.drop_through(seq))
         self._window.acknowledged(seq)
 
     # --- commands ------------------------------------------------------------------------------
@@ -272,43 +274,10 @@ class WorkerSession:
             self.ignored.no_room += 1
             self._left_some = True
             return _NOTHING
-        try:
-            match message:
-                case BodyPart():
-                    whole = self._bodies.add(message)
-                    return _NOTHING if whole is None else self._take(whole)
-                case RunJob(request=None) if not self._memory.knows(message.command):
-                    self._bodies.begin(message)
-                    return _NOTHING
-                case Cancel() | Preempt() if self._stopped_early(message):
-                    return _NOTHING
-                case _:
-                    return self._take(message)
-        except BrokenBody as error:
-            self._refuse(error.run, str(error))
-            return _NOTHING
-
-    def _take(self, command: RunJob | Cancel | Preempt | Seal) -> Sequence[Command]:
-        if self._memory.take(command):
-            return (command,)
-        self.ignored.repeated += 1
-        return _NOTHING
-
-    def _stopped_early(self, message: Cancel | Preempt) -> bool:
-        """Whether the attempt was still waiting for its body, and has ended with that."""
-        run = self._bodies.drop(message.job, message.attempt)
-        if run is None:
-            return False
-        self._take(run)
-        self._take(message)
-        reason = "cancelled" if isinstance(message, Cancel) else "preempted"
-        self.offer([Stopped(run.job, run.attempt, reason, 0, 0)], self._credit)
-        return True
-
-    def _refuse(self, run: RunJob, problem: str) -> None:
-        self._take(run)
-        failure = Failure("internal_error", problem, retryable=True)
-        self.offer([Refused(run.command, run.job, run.attempt, "later", failure)], self._credit)
+        commands, answers = self._desk.receive(message)
+        if answers:
+            self.offer(answers, self._credit)
+        return commands
 
     def _has_room(self) -> bool:
         return self._inbox_has_room() and not self._frames.full
@@ -370,7 +339,7 @@ class WorkerSession:
             pid_started=self._process.pid_started,
             first_unacked=self._frames.first_unacked,
             last_made=self._frames.last_made,
-            held=self._memory.held(),
+            held=self._desk.held,
             epoch=self.epoch if self._welcomed else 0,
             store=self._launch.store if self._welcomed else StoreId(""),
         )
@@ -381,7 +350,7 @@ class WorkerSession:
         return Heartbeat(
             generation=self._launch.generation,
             last_made=self._frames.last_made,
-            last_command=CommandId(self._memory.highest),
+            last_command=self._desk.highest,
             rows=vitals.rows,
             pending=vitals.pending,
             steps=vitals.steps,

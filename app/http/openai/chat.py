@@ -23,6 +23,7 @@ from app.http.openai.identity import Identity, chat_identity
 from app.http.openai.render import ChatChunks
 from app.http.openai.schema import ChatCompletionRequest
 from app.http.ports import Ports, Ticket
+from app.http.request_id import name_job
 from app.http.sse import EventStream, StreamedAnswer, StreamLimits
 from shared.limits import SEED_MAX
 
@@ -51,7 +52,7 @@ class ChatCall(msgspec.Struct, frozen=True):
 class ChatDoor:
     """Turns chat requests into attached jobs and their events into answers."""
 
-    def __init__(self, ports: Ports, limits: StreamLimits, body_bytes_max: int) -> None:
+    def __init__(self, ports: Ports[Any], limits: StreamLimits, body_bytes_max: int) -> None:
         self._ports = ports
         self._limits = limits
         self._body_bytes_max = body_bytes_max
@@ -64,24 +65,24 @@ class ChatDoor:
         """
         call = _call(await read_body(request, self._body_bytes_max))
         if not call.request.stream:
-            return await self._whole(call, request.receive)
+            return await self._whole(call, request)
 
-        async def stream(_scope: Scope, receive: Receive, send: Send) -> None:
-            await self._stream(call, receive, send)
+        async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._stream(call, scope, receive, send)
 
         return StreamedAnswer(stream)
 
-    async def _whole(self, call: ChatCall, receive: Receive) -> Response[bytes]:
-        with await self._submit(call) as attachment:
+    async def _whole(self, call: ChatCall, request: Request[Any, Any, Any]) -> Response[bytes]:
+        with await self._submit(call, request.scope) as attachment:
             gatherer = CompletionGatherer(call.identity(attachment.ticket))
-            async with Connection(receive):
+            async with Connection(request.receive):
                 gatherer.add(await self._await_start(attachment))
                 while not attachment.ended:
                     gatherer.add(await attachment.take(GATHER_WAIT_S))
         return Response(gatherer.body(), headers=call.headers, media_type=MediaType.JSON)
 
-    async def _stream(self, call: ChatCall, receive: Receive, send: Send) -> None:
-        with await self._submit(call) as attachment:
+    async def _stream(self, call: ChatCall, scope: Scope, receive: Receive, send: Send) -> None:
+        with await self._submit(call, scope) as attachment:
             try:
                 async with Connection(receive) as connection:
                     first = await self._await_start(attachment)
@@ -96,9 +97,10 @@ class ChatDoor:
             except ClientGone:
                 pass  # nobody is left to be answered; leaving the attachment cancels the job
 
-    async def _submit(self, call: ChatCall) -> Attachment:
+    async def _submit(self, call: ChatCall, scope: Scope) -> Attachment:
         # Not interruptible: whoever is cut off in here could not tell whether there is a job now.
-        ticket = await self._ports.submission.submit(call.draft)
+        ticket: Ticket = await self._ports.submission.submit(call.draft)
+        name_job(scope, ticket.job_id)
         return Attachment(ticket, self._ports.cancellation)
 
     async def _await_start(self, attachment: Attachment) -> Sequence[FollowedEvent]:

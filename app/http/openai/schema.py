@@ -119,8 +119,8 @@ class UsageBlock(msgspec.Struct, frozen=True, kw_only=True):
 class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     """The assistant's turn."""
 
-    content: str | None
     role: Literal["assistant"] = "assistant"
+    content: str | None
     refusal: str | None = None
     reasoning_content: str | UnsetType = UNSET
 
@@ -138,11 +138,11 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     """The whole answer of a request that did not ask for a stream."""
 
     id: str
+    object: Literal["chat.completion"] = "chat.completion"
     created: int
     model: str
     choices: list[CompletionChoice]
     usage: UsageBlock
-    object: Literal["chat.completion"] = "chat.completion"
     system_fingerprint: str | None = None
     service_tier: str | UnsetType = UNSET
 
@@ -151,14 +151,14 @@ class ModelObject(msgspec.Struct, frozen=True, kw_only=True):
     """A model that can be asked for."""
 
     id: str
+    object: Literal["model"] = "model"
     created: int
     owned_by: str
-    object: Literal["model"] = "model"
     context_length: int | None = None
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
     """All models that can be asked for."""
 
-    data: list[ModelObject]
     object: Literal["list"] = "list"
+    data: list[ModelObject]

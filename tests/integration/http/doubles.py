@@ -114,8 +114,8 @@ class FakeServices:
     submitting: asyncio.Event = field(default_factory=asyncio.Event)
     by_id: dict[JobId, FakeTicket] = field(default_factory=dict[JobId, FakeTicket])
 
-    def ports(self) -> Ports:
-        return Ports(submission=self, following=self, cancellation=self, overview=self)  # pyright: ignore[reportArgumentType]
+    def ports(self) -> Ports[FakeTicket]:
+        return Ports(submission=self, following=self, cancellation=self, overview=self)
 
     async def submit(self, draft: JobDraft) -> FakeTicket:
         self.drafts.append(draft)

@@ -35,11 +35,14 @@ class InProcessServer(uvicorn.Server):
     async def shutdown(self, sockets: Any = None) -> None:
         for server in self.servers:
             server.close()
-        for task in self.server_state.tasks:
-            task.cancel()
-        await asyncio.gather(*self.server_state.tasks, return_exceptions=True)
         for connection in list(self.server_state.connections):
             connection.transport.abort()
+        await asyncio.gather(*self.server_state.tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        """What uvicorn does with requests that outlast its grace."""
+        for task in self.server_state.tasks:
+            task.cancel()
 
 
 @asynccontextmanager

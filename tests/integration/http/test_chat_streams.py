@@ -252,14 +252,15 @@ async def test_the_connection_can_be_used_again_after_a_stream() -> None:
             assert frames(answer.body)[-1] == "[DONE]"
 
 
-async def test_a_stream_that_the_server_cuts_says_so() -> None:
+async def test_a_stream_that_the_server_cuts_says_so(expected_complaints: list[str]) -> None:
     services = FakeServices(starting)
     async with serving(services) as server, open_stream(server.port) as client:
         ticket = await services.tickets.get()
         await ticket.follower.taking.wait()
-        server.stop.set()
+        server.cut()
         stream = await client.read_body()
     error = json.loads(frames(stream)[-2])["error"]
     assert error["code"] == "stream_interrupted"
     assert frames(stream)[-1] == "[DONE]"
     assert ticket.follower.closed.is_set()
+    expected_complaints.append("Exception in ASGI application")

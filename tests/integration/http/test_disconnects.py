@@ -95,16 +95,19 @@ async def test_a_second_request_on_the_same_connection_is_no_disconnect() -> Non
     assert ticket.cancels == 0
 
 
-async def test_a_reader_that_stops_reading_is_treated_as_gone() -> None:
+async def test_a_reader_that_stops_reading_is_treated_as_gone(
+    expected_complaints: list[str],
+) -> None:
     services = FakeServices(starting)
     async with (
         serving(services, write_timeout_s=0.2) as server,
         open_stream(server.port, receive_bytes=4096) as client,
     ):
-        client.writer.transport.pause_reading()  # pyright: ignore[reportAttributeAccessIssue]
+        client.stop_reading()
         ticket = await services.tickets.get()
         ticket.follower.push(*(said("x" * 1000) for _ in range(20_000)))
         await cancelled_and_released(ticket)
+    expected_complaints.append("ASGI callable returned without completing response.")
 
 
 async def test_a_slow_reader_holds_up_nobody_else() -> None:
@@ -113,7 +116,7 @@ async def test_a_slow_reader_holds_up_nobody_else() -> None:
         serving(services) as server,
         open_stream(server.port, receive_bytes=4096) as slow,
     ):
-        slow.writer.transport.pause_reading()  # pyright: ignore[reportAttributeAccessIssue]
+        slow.stop_reading()
         ticket = await services.tickets.get()
         ticket.follower.push(*(said("x" * 1000) for _ in range(20_000)))
         services.script = answering("quick")

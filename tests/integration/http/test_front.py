@@ -1,6 +1,7 @@
 """What holds for every path: headers, the host check, health, and the document of the API."""
 
 import pytest
+import structlog
 
 from tests.integration.http.doubles import FakeServices, State, answering
 from tests.integration.http.serving import serving
@@ -139,3 +140,18 @@ async def test_the_document_describes_the_request_and_its_answers() -> None:
         for operation in path.values()
     ]
     assert len(operations) == len(set(operations))
+
+
+async def test_a_request_is_logged_with_its_job_and_never_with_its_text(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    structlog.reset_defaults()
+    async with serving(FakeServices(answering("an answer"))) as server:
+        body = chat_body(messages=[{"role": "user", "content": "a secret"}])
+        answer = await ask(server.port, body=body, headers=("X-Client-Request-Id: mine",))
+    line = capsys.readouterr().out
+    assert answer.headers["x-request-id"] in line
+    assert "job_00000000000000000000000000000001" in line
+    assert "mine" in line
+    assert "secret" not in line
+    assert "answer" not in line

@@ -1,6 +1,7 @@
 """Every refusal, streamed and plain: a status and an error object, and never a 200 first."""
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -290,3 +291,28 @@ async def test_fields_that_are_known_are_not_named_as_ignored() -> None:
         answer = await ask(server.port, body=chat_body(user="me", metadata={"a": "b"}))
     assert "x-ignored-params" not in answer.headers
     assert json.loads(answer.body)["object"] == "chat.completion"
+
+
+async def test_damaged_bodies_are_the_clients_fault_never_ours() -> None:
+    def play(ticket: FakeTicket) -> None:
+        ticket.start.set_result(ended())
+
+    whole = chat_body(temperature=1, stop=["é"], metadata={"k": "v"}, stream=False)
+    random = Random(20260301)
+    async with serving(FakeServices(play)) as server, connect(server.port) as client:
+        for _ in range(300):
+            damaged = bytearray(whole)
+            for _ in range(random.randint(1, 3)):
+                damaged[random.randrange(len(damaged))] = random.randrange(256)
+            answer = await client.ask(body=bytes(damaged))
+            assert answer.status in (200, 400), bytes(damaged)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/models/%ff", "/v1/models/%00", "/%2e%2e/x", "/v1/models/a%2Fb"]
+)
+async def test_strange_paths_are_unknown_paths(path: str) -> None:
+    async with serving(FakeServices()) as server:
+        answer = await ask(server.port, path)
+    assert answer.status == 404
+    assert answer.error["type"] == "invalid_request_error"

@@ -106,6 +106,11 @@ class Client:
         """Says that nothing more will be sent, and goes on listening, as some proxies do."""
         self.writer.write_eof()
 
+    def stop_reading(self) -> None:
+        """Leaves what arrives to pile up, first here and then at the server."""
+        transport: Any = self.writer.transport
+        transport.pause_reading()
+
     @property
     def _socket(self) -> Any:
         return self.writer.get_extra_info("socket")

@@ -62,7 +62,7 @@ def refusals(session: Talk) -> list[Refused]:
 def test_a_command_sent_twice_is_obeyed_once() -> None:
     session = serving_talk()
     assert session.hears(run_job(1), run_job(1)) == [run_job(1)]
-    assert session.session.ignored.repeated == 1
+    assert session.session._desk.repeated == 1
 
 
 def test_it_is_remembered_until_the_ack_that_covers_its_answer() -> None:

@@ -95,6 +95,17 @@ def test_frames_stop_until_the_new_parent_has_welcomed_it() -> None:
     assert session.frames() == [1]
 
 
+def test_one_hello_answers_every_identify_that_was_on_its_way() -> None:
+    session = serving_talk()
+    session.hears(Identify(EPOCH))
+    session.says()
+    session.hears(Identify(EPOCH), Identify(EPOCH))
+    assert session.says() == []
+    session.now += 1.0
+    session.hears(Identify(EPOCH))
+    assert [type(message) for message in session.says()] == [Hello]
+
+
 def test_a_word_from_a_newer_parent_makes_it_say_hello() -> None:
     session = serving_talk()
     session.hears(ParentHeartbeat(EPOCH + 1, 0, 0, 0))

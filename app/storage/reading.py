@@ -1,0 +1,153 @@
+"""What is read from the store: jobs, attempts, generations, commands, the journal, reports."""
+
+import sqlalchemy as sa
+
+from app.domain.job import JobState
+from app.storage.encoding import checksum
+from app.storage.errors import PayloadDamaged
+from app.storage.frames import NewChunk
+from app.storage.readers import Readers
+from app.storage.rows import (
+    AttemptRow,
+    CommandRow,
+    GenerationRow,
+    JobRow,
+    ReportRow,
+    attempt_from,
+    chunk_from,
+    command_from,
+    generation_from,
+    job_from,
+    report_from,
+)
+from app.storage.tables import attempt, chunk, command, generation, job, report
+from shared.ids import CommandId, GenerationId, JobId, id_body
+
+_JOB = sa.select(
+    *(column for column in job.c if column.name not in ("request", "request_checksum"))
+)
+
+
+async def load_job(readers: Readers, job_id: JobId, tenant: str | None = None) -> JobRow | None:
+    """This job, if there is one (of this tenant, if one is named)."""
+    query = _JOB.where(job.c.id == job_id)
+    if tenant is not None:
+        query = query.where(job.c.tenant == tenant)
+    row = await readers.row(query)
+    return None if row is None else job_from(row)
+
+
+async def load_request(readers: Readers, job_id: JobId) -> bytes | None:
+    """The job's encoded request; None for attached jobs and unknown ones.
+
+    Raises:
+        PayloadDamaged: it is not what was submitted.
+    """
+    row = await readers.row(
+        sa.select(job.c.request, job.c.request_checksum).where(job.c.id == job_id)
+    )
+    if row is None or row["request"] is None:
+        return None
+    body = bytes(row["request"])
+    if checksum(body) != row["request_checksum"]:
+        raise PayloadDamaged("job", job_id)
+    return body
+
+
+async def load_open_jobs(readers: Readers) -> list[JobRow]:
+    """All jobs that have not ended, oldest first: what a start has to deal with."""
+    rows = await readers.rows(_JOB.where(job.c.finalized_at.is_(None)))
+    return sorted(map(job_from, rows), key=lambda row: row.new.id)
+
+
+async def load_jobs(
+    readers: Readers,
+    tenant: str,
+    *,
+    after: JobId | None = None,
+    states: tuple[JobState, ...] = (),
+    limit: int = 100,
+) -> list[JobRow]:
+    """A page of a tenant's jobs, newest first, from before ``after`` on."""
+    query = _JOB.where(job.c.tenant == tenant).order_by(job.c.id.desc()).limit(limit)
+    if after is not None:
+        query = query.where(job.c.id < after)
+    if states:
+        query = query.where(job.c.state.in_(states))
+    return [job_from(row) for row in await readers.rows(query)]
+
+
+async def load_attempts(readers: Readers, job_id: JobId) -> list[AttemptRow]:
+    """All attempts at a job, in order."""
+    query = sa.select(attempt).where(attempt.c.job == job_id).order_by(attempt.c.number)
+    return [attempt_from(row) for row in await readers.rows(query)]
+
+
+async def load_open_attempts(
+    readers: Readers, generation_id: GenerationId | None = None
+) -> list[AttemptRow]:
+    """Attempts that have not ended: what each generation holds, by the store's account."""
+    query = sa.select(attempt).where(attempt.c.outcome.is_(None))
+    if generation_id is not None:
+        query = query.where(attempt.c.generation == generation_id)
+    return [attempt_from(row) for row in await readers.rows(query)]
+
+
+async def load_generations(readers: Readers) -> list[GenerationRow]:
+    """Generations whose process may still live, oldest first."""
+    query = sa.select(generation).where(generation.c.state != "gone").order_by(generation.c.id)
+    return [generation_from(row) for row in await readers.rows(query)]
+
+
+async def load_generation(readers: Readers, generation_id: GenerationId) -> GenerationRow | None:
+    """This generation, if there was one."""
+    row = await readers.row(sa.select(generation).where(generation.c.id == generation_id))
+    return None if row is None else generation_from(row)
+
+
+async def load_commands(readers: Readers, generation_id: GenerationId) -> list[CommandRow]:
+    """Commands that this worker has not answered, in the order they are sent in."""
+    query = sa.select(command).where(command.c.generation == generation_id).order_by(command.c.id)
+    return [command_from(row) for row in await readers.rows(query)]
+
+
+async def load_chunks(
+    readers: Readers, job_id: JobId, *, from_event: int = 0, limit: int = 1000
+) -> list[NewChunk]:
+    """A page of a job's journal, from the first row that shows ``from_event`` or a later one.
+
+    Raises:
+        PayloadDamaged: a row is not what was written.
+    """
+    query = (
+        sa.select(chunk)
+        .where(chunk.c.job == job_id, chunk.c.last_event >= from_event)
+        .order_by(chunk.c.number)
+        .limit(limit)
+    )
+    return [chunk_from(row) for row in await readers.rows(query)]
+
+
+async def load_reports(readers: Readers, *, after: int = 0, limit: int = 100) -> list[ReportRow]:
+    """A page of the feed, from behind this place on.
+
+    Raises:
+        PayloadDamaged: a payload is not what was written.
+    """
+    query = sa.select(report).where(report.c.seq > after).order_by(report.c.seq).limit(limit)
+    return [report_from(row) for row in await readers.rows(query)]
+
+
+async def highest_command(readers: Readers) -> CommandId:
+    """The highest number that a command ever had, answered ones included; 0 at first."""
+    query = sa.text("SELECT seq FROM sqlite_sequence WHERE name = 'command'")
+    return CommandId(await readers.value(query) or 0)
+
+
+async def highest_id(readers: Readers) -> str | None:
+    """The highest body of a minted id in use, for ``IdMint``; None in an empty store."""
+    highest = [
+        await readers.value(sa.select(sa.func.max(job.c.id))),
+        await readers.value(sa.select(sa.func.max(generation.c.id))),
+    ]
+    return max((id_body(found) for found in highest if found), default=None)
