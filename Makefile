@@ -46,8 +46,8 @@ format: $(INSTALLED)  ## apply formatting and safe fixes
 	@$(BIN)/ruff check --fix $(CODE)
 	@$(BIN)/ruff format $(CODE)
 
-bench: model  ## the measurements
-	@exec $(BIN)/python -m pytest -m benchmark --timeout=1800 $(ARGS)
+bench: model  ## measure serving (benchmarks/README.md), about ten minutes (ARGS="--rounds 1" and the like)
+	@exec $(BIN)/python -m benchmarks.serving $(ARGS)
 
 torture: model  ## long fault campaigns
 	@exec $(BIN)/python -m pytest -m torture --timeout=7200 $(ARGS)

@@ -242,15 +242,6 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, t
     body: bytes = b""
 
 
-class GenerationTotals(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Body of the ``Answer`` to ``Seal``: what the worker itself has counted since its start."""
-
-    attempts: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-
-
 Event = Accepted | Refused | Progress | Delta | Finished | Stopped | Failed | Answer
 
 

@@ -1,8 +1,8 @@
-"""Tiny models with random weights, in directories that mlx-lm loads, made in well under a second."""
+"""Tiny models with random weights, as directories that mlx-lm loads, made in a moment."""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
 SPECIAL_TOKENS: Final = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+END_OF_TURN: Final = SPECIAL_TOKENS[2]
 _MERGES: Final = ("th", "he", "in", "er", "an", "Ġt", "Ġa", "Ġth", "Ġw", "Ġthe", "ou", "Ġan")
 _LAYERS: Final = 2
 _HIDDEN: Final = 64
@@ -34,7 +35,7 @@ def make_tiny_llama(
     seed: int = 0,
     context_tokens: int = 1_024,
     chat_template: str | None = CHAT_TEMPLATE,
-    eos_token: str | None = "<|im_end|>",
+    eos_token: str | None = END_OF_TURN,
 ) -> Path:
     """Write a Llama of two layers and return its directory.
 
@@ -51,7 +52,8 @@ def make_tiny_llama(
     eos = None if eos_token is None else tokenizer.token_to_id(eos_token)
     _write(path / "tokenizer_config.json", _tokenizer_config(chat_template, eos_token))
     _write(path / "config.json", _config(vocab_size, context_tokens, eos))
-    mx.save_safetensors(
+    core: Any = mx
+    core.save_safetensors(
         str(path / "model.safetensors"), _weights(vocab_size, seed), {"format": "mlx"}
     )
     return path
@@ -74,8 +76,9 @@ def byte_level_tokenizer() -> Tokenizer:
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in SPECIAL_TOKENS])
-    tokenizer.add_tokens([AddedToken("<think>", special=False)])
+    added: Any = tokenizer
+    added.add_special_tokens([AddedToken(name, special=True) for name in SPECIAL_TOKENS])
+    added.add_tokens([AddedToken("<think>", special=False)])
     return tokenizer
 
 
@@ -97,7 +100,8 @@ def sentencepiece_tokenizer() -> Tokenizer:
             decoders.Strip(" ", 1, 0),
         ]
     )
-    tokenizer.add_special_tokens([AddedToken("</s>", special=True)])
+    added: Any = tokenizer
+    added.add_special_tokens([AddedToken("</s>", special=True)])
     return tokenizer
 
 
@@ -150,7 +154,7 @@ def _weights(vocab_size: int, seed: int) -> "dict[str, mx.array]":
             f"{layer}.mlp.up_proj": (_FFN, _HIDDEN),
             f"{layer}.mlp.down_proj": (_HIDDEN, _FFN),
         }
-    keys = cast("list[mx.array]", list(mx.random.split(mx.random.key(seed), len(shapes))))
+    keys = list(mx.random.split(mx.random.key(seed), len(shapes)))
     weights = {
         f"{name}.weight": mx.random.normal(shape, key=key) * (2.0 / shape[1] ** 0.5)
         for (name, shape), key in zip(shapes.items(), keys, strict=True)

@@ -19,7 +19,6 @@ from shared.messages import (
     Event,
     Failed,
     Finished,
-    GenerationTotals,
     Part,
     Preempt,
     Progress,
@@ -28,6 +27,7 @@ from shared.messages import (
     Stopped,
 )
 from shared.requests import JobRequest
+from shared.totals import GenerationTotals
 from worker.engine.engine import (
     Engine,
     EngineInfo,

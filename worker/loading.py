@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -97,7 +96,6 @@ def keep_temporary_files_in(place: Path) -> None:
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     place.chmod(0o700)
     os.environ["TMPDIR"] = str(place)
-    tempfile.tempdir = None
 
 
 def _load_blas(settings: EngineSettings, cache_dir: Path) -> None:

@@ -272,7 +272,11 @@ class Loop:
         self._vitals.pending = self._rows.pending
         events = self._attempts.take_events()
         if events:
-            self._outlet.offer(events, self._rows.credit)
+            self._outlet.offer(events, self._credit())
+
+    def _credit(self) -> Credit:
+        leaving = self._exit_code is not None
+        return Credit(0, 0, self._rows.last_command) if leaving else self._rows.credit
 
     # --- leaving -------------------------------------------------------------------------------
 

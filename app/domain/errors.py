@@ -50,6 +50,12 @@ class MissingParameter(InvalidRequest):
     code: ClassVar[str] = "missing_required_parameter"
 
 
+class UnknownParameter(InvalidRequest):
+    """There is no such field."""
+
+    code: ClassVar[str] = "unknown_parameter"
+
+
 class UnsupportedParameter(InvalidRequest):
     """This field is not supported by this server."""
 
@@ -74,6 +80,12 @@ class TemplateRefused(InvalidRequest):
     code: ClassVar[str] = "template_error"
 
 
+class IdempotencyConflict(JobServerError):
+    """This idempotency key was used before, for a different request."""
+
+    code: ClassVar[str] = "idempotency_key_mismatch"
+
+
 class RequestTooLarge(JobServerError):
     """The body is larger than this server takes."""
 
@@ -90,6 +102,12 @@ class JobNotFound(JobServerError):
     """There is no such job."""
 
     code: ClassVar[str] = "job_not_found"
+
+
+class DrainNotFound(JobServerError):
+    """No drain was asked for since the server started."""
+
+    code: ClassVar[str] = "drain_not_found"
 
 
 class ModelNotFound(JobServerError):
@@ -127,6 +145,12 @@ class ModelUnavailable(JobServerError):
     """No worker for this model could be started."""
 
     code: ClassVar[str] = "model_unavailable"
+
+
+class Draining(JobServerError):
+    """The server is being drained and takes no new foreground work."""
+
+    code: ClassVar[str] = "draining"
 
 
 class ShuttingDown(JobServerError):

@@ -48,13 +48,15 @@ def create_app(
         },
         exception_handlers=EXCEPTION_HANDLERS,
         lifespan=list(lifespan),
-        openapi_config=OpenAPIConfig(
-            title="mlxq", version=version, path="/schema", use_handler_docstrings=True
-        ),
+        openapi_config=_document(version),
         logging_config=None,
     )
     _surround(app, settings)
     return app
+
+
+def _document(version: str) -> OpenAPIConfig:
+    return OpenAPIConfig(title="mlxq", version=version, path="/schema", use_handler_docstrings=True)
 
 
 def _surround(app: Litestar, settings: ServerSettings) -> None:

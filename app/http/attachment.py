@@ -1,11 +1,11 @@
 """A job tied to the connection that asked for it: when that goes, the job is cancelled."""
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from app.domain.events import Ended, FollowedEvent
 from app.http.ports import Cancellation, Ticket
+from shared.ids import JobId
 
 
 class Attachment:
@@ -23,15 +23,15 @@ class Attachment:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.ticket.follower.close()
         if not self.ended:
             self._cancellation.request_nowait(self.ticket.job_id)
+
+    @property
+    def job_id(self) -> JobId:
+        """The job."""
+        return self.ticket.job_id
 
     async def take(self, timeout_s: float) -> Sequence[FollowedEvent]:
         """What has happened since the last call; empty on time-out."""

@@ -42,7 +42,7 @@ class Connection:
         self,
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
-        traceback: TracebackType | None,
+        _traceback: TracebackType | None,
     ) -> None:
         self._watcher.cancel()
         if not self.gone:

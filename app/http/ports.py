@@ -6,18 +6,30 @@ The services satisfy these structurally; tests hand in fakes.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from app.domain.draft import JobDraft
 from app.domain.events import FollowedEvent
+from app.domain.job import JobState
+from app.domain.view import DrainView, JobPage, JobView
 from shared.ids import JobId
+
+DrainMode = Literal["finish", "checkpoint", "cancel"]
 
 
 class Follower(Protocol):
-    """The events of one job, from the first one after ``created``."""
+    """The events of one job, from the first one after ``created``, or from a later one on."""
 
     async def take(self, timeout_s: float) -> Sequence[FollowedEvent]:
-        """What has happened since the last call, in order; empty on time-out. ``Ended`` is last."""
+        """What has happened since the last call, in order; empty on time-out.
+
+        ``Ended`` is last, and comes whatever number was asked for: a follower that starts behind
+        the end of a job is handed its ``Ended`` alone, so that its reader is not left waiting.
+
+        Raises:
+            JobNotFound: the job was deleted meanwhile.
+            StreamInterrupted: the server stops; the job may go on after its next start.
+        """
         ...
 
     def close(self) -> None:
@@ -36,6 +48,10 @@ class Ticket(Protocol):
     def model(self) -> str: ...
     @property
     def follower(self) -> Follower: ...
+    @property
+    def replayed(self) -> bool:
+        """Whether the job is an earlier one, found by its idempotency key."""
+        ...
 
 
 TicketT = TypeVar("TicketT", bound=Ticket)
@@ -47,10 +63,31 @@ class Submission(Protocol[IssuedT_co]):
     """Admission of new jobs."""
 
     async def submit(self, draft: JobDraft, /) -> IssuedT_co:
-        """The admitted job.
+        """The admitted job; with a known idempotency key the one that was admitted with it.
 
         Raises:
+            IdempotencyConflict: the key came with another digest before.
             JobServerError: when the job is refused; nothing of it remains then.
+        """
+        ...
+
+    async def submit_many(self, drafts: Sequence[JobDraft], /) -> Sequence[JobId]:
+        """All of these jobs, in order, or none; committed when this returns.
+
+        An idempotency key in a draft counts as in ``submit``: the id is the earlier job's.
+
+        Raises:
+            JobServerError: when one is refused. ``param`` names it, as in ``jobs[17].model``.
+        """
+        ...
+
+    async def retry(self, job_id: JobId, tenant: str, /) -> IssuedT_co:
+        """A new job that asks for the same and has ``retry_of``.
+
+        Raises:
+            JobNotFound: there is no such job of this tenant.
+            InvalidRequest: it has not ended, or its request was not kept.
+            JobServerError: when the new job is refused.
         """
         ...
 
@@ -62,12 +99,77 @@ class Following(Protocol[PresentedT_contra]):
         """The job's first event, or None when ``header_wait_s`` passed with a worker ready."""
         ...
 
+    async def follow(self, job_id: JobId, tenant: str, starting_after: int, /) -> Follower:
+        """The job's events with numbers above ``starting_after``; -1 is from the start.
+
+        The first ``Output`` may begin before that number: whoever renders it cuts it.
+
+        Raises:
+            JobNotFound: there is no such job of this tenant.
+        """
+        ...
+
 
 class Cancellation(Protocol):
     """Ending jobs early."""
 
     def request_nowait(self, job_id: JobId, /) -> None:
         """The originating connection is gone: cancel. Idempotent; never raises."""
+        ...
+
+    async def cancel(self, job_id: JobId, tenant: str, /) -> JobView:
+        """The job, asked to stop; final if it ended within ``cancel_wait_s``. Committed when this
+        returns; idempotent, and no error for a job that has ended.
+
+        Raises:
+            JobNotFound: there is no such job of this tenant.
+        """
+        ...
+
+
+class Jobs(Protocol):
+    """What is recorded of jobs."""
+
+    async def get(self, job_id: JobId, tenant: str, /) -> JobView:
+        """The job with what it has said so far.
+
+        Raises:
+            JobNotFound: there is no such job of this tenant.
+        """
+        ...
+
+    async def list(
+        self,
+        tenant: str | None,
+        states: tuple[JobState, ...],
+        tag: tuple[str, str] | None,
+        model: str | None,
+        after: JobId | None,
+        limit: int,
+    ) -> JobPage:
+        """A page, newest first, from before ``after`` on. No tenant is every tenant; no states is
+        every state."""
+        ...
+
+
+class Draining(Protocol):
+    """Letting the server's work end, or wait, without stopping the server."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether admission and dispatch are closed by a drain."""
+        ...
+
+    async def start(self, mode: DrainMode, timeout_s: float, /) -> DrainView:
+        """The drain, begun; one that runs already is joined."""
+        ...
+
+    def status(self) -> DrainView | None:
+        """The latest drain; None when there was none."""
+        ...
+
+    async def resume(self) -> None:
+        """Admit and dispatch again. Idempotent."""
         ...
 
 
@@ -118,4 +220,6 @@ class Ports(Generic[TicketT]):
     submission: Submission[TicketT]
     following: Following[TicketT]
     cancellation: Cancellation
+    jobs: Jobs
+    draining: Draining
     overview: Overview

@@ -18,9 +18,9 @@ from typing_extensions import override
 
 from app.domain.errors import InternalError, JobServerError, StreamInterrupted
 from app.domain.events import FollowedEvent
-from app.http.attachment import Attachment
 from app.http.disconnect import Connection
 from app.http.stall import StallTimer
+from shared.ids import JobId
 
 PING: Final = b": ping\n\n"
 
@@ -41,6 +41,23 @@ _HEADERS: Final = (
 )
 
 _log = structlog.stdlib.get_logger("http")
+
+
+class Followed(Protocol):
+    """A job whose events are written: what comes next, and whether that was all."""
+
+    @property
+    def job_id(self) -> JobId: ...
+    @property
+    def ended(self) -> bool: ...
+
+    async def take(self, timeout_s: float) -> Sequence[FollowedEvent]:
+        """What has happened since the last call; empty on time-out."""
+        ...
+
+    def seen(self, events: Sequence[FollowedEvent]) -> Sequence[FollowedEvent]:
+        """Notes whether the job has ended with these events, and hands them on."""
+        ...
 
 
 class Dialect(Protocol):
@@ -83,18 +100,18 @@ class StreamedAnswer(Response[bytes]):
 
 
 class EventStream:
-    """Writes the events of an attachment until the job has ended."""
+    """Writes the events of a job until it has ended."""
 
     def __init__(
         self,
         *,
-        attachment: Attachment,
+        followed: Followed,
         dialect: Dialect,
         limits: StreamLimits,
         send: Send,
         connection: Connection,
     ) -> None:
-        self._attachment = attachment
+        self._followed = followed
         self._dialect = dialect
         self._limits = limits
         self._send = send
@@ -117,7 +134,7 @@ class EventStream:
             except JobServerError as error:
                 await self._write(self._dialect.failure(error), last=True)
             except Exception:  # noqa: BLE001 - logged, and told in the stream
-                _log.exception("stream_failed", job=self._attachment.ticket.job_id)
+                _log.exception("stream_failed", job=self._followed.job_id)
                 await self._write(self._dialect.failure(InternalError()), last=True)
             except asyncio.CancelledError:
                 if not self._connection.gone:
@@ -126,12 +143,12 @@ class EventStream:
 
     async def _write_events(self, first: Sequence[FollowedEvent]) -> None:
         await self._write(self._dialect.opening())
-        events = self._attachment.seen(first)
+        events = self._followed.seen(first)
         while True:
             await self._write_batch(events)
-            if self._attachment.ended:
+            if self._followed.ended:
                 return
-            events = await self._attachment.take(self._limits.keepalive_interval_s)
+            events = await self._followed.take(self._limits.keepalive_interval_s)
             if not events:
                 await self._write(PING)
 
@@ -139,7 +156,7 @@ class EventStream:
         for start in range(0, len(events), EVENTS_PER_WRITE_MAX):
             stop = start + EVENTS_PER_WRITE_MAX
             frames = self._dialect.render(events[start:stop])
-            await self._write(frames, last=self._attachment.ended and stop >= len(events))
+            await self._write(frames, last=self._followed.ended and stop >= len(events))
 
     async def _write(self, frames: bytes, *, last: bool = False) -> None:
         if not frames and not last:

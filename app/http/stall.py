@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 
@@ -26,12 +25,7 @@ class StallTimer:
         self._timer = self._loop.call_later(self._limit_s, self._look)
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self._timer.cancel()
 
     def _look(self) -> None:

@@ -134,7 +134,7 @@ class Ingestion:
             case Accepted():
                 self._accepted(fold, live, event)
             case Progress():
-                pass
+                fold.operation.progressed(live.id, live.attempt, event.done)
             case Finished():
                 self._end(fold, live, finished(live.stop))
             case Stopped():

@@ -31,7 +31,7 @@ class DirectoryLock:
     """Held from ``take`` to ``release``."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self._descriptor: int | None = descriptor
 
     @classmethod
     def take(cls, path: Path, data_dir: Path, now: datetime) -> Self:
@@ -53,8 +53,10 @@ class DirectoryLock:
         return cls(descriptor)
 
     def release(self) -> None:
-        """Let the next one in."""
-        os.close(self._descriptor)
+        """Let the next one in; again is nothing."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _holder(descriptor: int) -> str:

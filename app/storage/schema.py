@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 APPLICATION_ID: Final = 0x6D6C7871  # "mlxq"
 Work: TypeAlias = "Callable[[Config], None]"
-_HEAD: Final = int(migrations.HEAD)
+HEAD: Final = int(migrations.HEAD)
 
 
 def check(driver: sqlite3.Connection) -> None:
@@ -37,8 +37,8 @@ def check(driver: sqlite3.Connection) -> None:
     application, version = _number(driver, "application_id"), _number(driver, "user_version")
     if application not in (0, APPLICATION_ID) or (application == 0 and _tables(driver)):
         raise NotOurDatabase(f"application_id {application:#x} is not this program's")
-    if version > _HEAD:
-        raise SchemaTooNew(f"schema {version} is newer than this program's {_HEAD}")
+    if version > HEAD:
+        raise SchemaTooNew(f"schema {version} is newer than this program's {HEAD}")
     ((verdict,),) = driver.execute("PRAGMA quick_check(1)").fetchall()
     if verdict != "ok":
         raise StoreDamaged(str(verdict))
@@ -46,7 +46,7 @@ def check(driver: sqlite3.Connection) -> None:
 
 def pending(driver: sqlite3.Connection) -> bool:
     """Whether the file is older than this program."""
-    return _number(driver, "user_version") < _HEAD
+    return _number(driver, "user_version") < HEAD
 
 
 def migrate(driver: sqlite3.Connection, path: Path, now: datetime) -> Path | None:
@@ -57,7 +57,7 @@ def migrate(driver: sqlite3.Connection, path: Path, now: datetime) -> Path | Non
         MigrationFailed: rows or references would have been lost; the file is as it was.
     """
     backup = _back_up(driver, path, now) if _tables(driver) else None
-    run(driver, lambda config: _upgrade(config, migrations.HEAD), _HEAD)
+    run(driver, lambda config: _upgrade(config, migrations.HEAD), HEAD)
     return backup
 
 

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from queue import SimpleQueue
 from typing import BinaryIO, Final
 
@@ -112,10 +111,17 @@ class TimedEngine:
         self._engine.close()
 
 
+class _Stream(msgspec.Struct):
+    """What one stream has still to ask, and what became of the rest."""
+
+    waiting: list[Chat]
+    traces: list[Trace] = msgspec.field(default_factory=list[Trace])
+
+
 class Desk:
     """Asks and takes the answers: the parent's part of it, and the loop's outlet.
 
-    Everything but ``run`` happens in the engine thread.
+    Answers come in the engine thread.
     """
 
     may_step = True
@@ -125,19 +131,19 @@ class Desk:
         self._engine = engine
         self._jobs = 0
         self._max_tokens = 0
-        self._open: dict[JobId, tuple[Trace, list[Chat]]] = {}
-        self._traces: list[Trace] = []
+        self._open: dict[JobId, tuple[Trace, _Stream]] = {}
         self._all_done = threading.Event()
 
     def run(self, run: BareRun) -> BareResult:
         """Ask for all of it and wait."""
-        self._engine.steps, self._traces = [], []
+        self._engine.steps = []
         self._max_tokens = run.load.tokens
         self._all_done.clear()
-        first = [self._ask(stream) for stream in run.chats]
-        self._inbox.put(first)
+        streams = [_Stream(list(chats)) for chats in run.chats]
+        self._inbox.put([self._ask(stream) for stream in streams])
         self._all_done.wait()
-        return BareResult(self._traces, self._engine.steps)
+        traces = [trace for stream in streams for trace in stream.traces]
+        return BareResult(traces, self._engine.steps)
 
     def offer(self, events: Sequence[Event], credit: Credit) -> None:
         """Note what came, and ask the next question of each stream whose answer has ended."""
@@ -170,20 +176,21 @@ class Desk:
             trace.text += text
 
     def _ended(self, job: JobId) -> None:
-        _, rest = self._open.pop(job)
-        if rest:
-            self._inbox.put([self._ask(rest)])
+        _, stream = self._open.pop(job)
+        if stream.waiting:
+            self._inbox.put([self._ask(stream)])
         elif not self._open:
             self._all_done.set()
 
-    def _ask(self, stream: list[Chat]) -> RunJob:
+    def _ask(self, stream: _Stream) -> RunJob:
         self._jobs += 1
         job = JobId(f"job_{self._jobs}")
-        messages = tuple(ChatMessage(m["role"], m["content"]) for m in stream[0].messages())
+        chat = stream.waiting.pop(0)
+        messages = ChatMessage("system", chat.system), ChatMessage("user", chat.user)
         request = ChatRequest(messages, SamplingParams(seed=0, temperature=0.0), self._max_tokens)
         trace = Trace(sent=time.perf_counter())
-        self._traces.append(trace)
-        self._open[job] = trace, stream[1:]
+        stream.traces.append(trace)
+        self._open[job] = trace, stream
         return RunJob(1, StoreId("bare"), CommandId(self._jobs), job, 1, int(time.time()), request)
 
 

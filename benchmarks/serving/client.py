@@ -1,4 +1,4 @@
-"""The measuring client: a process of its own, so that it shares no event loop with what it measures.
+"""The measuring client: a process of its own, sharing no event loop with what it measures.
 
 `python -m benchmarks.serving.client` reads a `ClientRun` as JSON on standard input and writes a
 `ClientResult` on standard output. A request is timed from when it is written to a connection that

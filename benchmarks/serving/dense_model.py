@@ -4,6 +4,8 @@ A worker makes a quantized model dense when it loads it on the CPU; `mlx_lm.serv
 the directory as it is. So that both compute the same, the dense weights are written once, in the
 same two steps: `python -m benchmarks.serving.dense_model SOURCE TARGET`.
 """
+# mlx-lm is hardly annotated.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import hashlib
 import os

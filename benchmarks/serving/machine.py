@@ -10,6 +10,9 @@ from pathlib import Path
 import msgspec
 import psutil
 
+BUSY_CORES = 0.1
+"""Others' use of the machine, in processors, above which a run was not quiet."""
+
 _PACKAGES = ("mlx", "mlx-lm", "scipy-openblas32", "mlxq")
 
 
@@ -23,7 +26,9 @@ class Machine(msgspec.Struct, frozen=True):
     python: str
     packages: Mapping[str, str]
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
+        """One line about it."""
         packages = ", ".join(f"{name} {number}" for name, number in self.packages.items())
         return (
             f"{self.processor}, {self.cores} cores, {self.memory_gib} GiB, {self.system}; "
@@ -68,8 +73,9 @@ Parts = Mapping[str, psutil.Process]
 class CpuMeter:
     """Processor time between the start and ``stop``: of the measured parts, and of everyone else.
 
-    A part's time is split by thread: ``worker`` is then that of its first thread (in a worker, the
-    engine), ``worker threads`` that of all others (the BLAS, the link, preparation).
+    A part's time is split three ways, in a worker: ``worker`` is that of its first thread, which
+    builds the computation; ``worker's busiest other thread`` the one MLX computes in; ``worker's
+    rest`` all others (further BLAS threads, link, preparation). In the parent: loop, writer, rest.
     """
 
     def __init__(self, parts: Parts, resident: Sequence[psutil.Process]) -> None:
@@ -79,7 +85,7 @@ class CpuMeter:
         self._machine = _busy_s()
         self._own = _used_s(psutil.Process())
         self._residents = sum(map(_used_s, resident))
-        self._before = {name: _by_thread_s(process) for name, process in parts.items()}
+        self._before = {name: _Threads.of(process) for name, process in parts.items()}
 
     def stop(self, client_s: float) -> tuple[dict[str, float], float]:
         """Seconds by part, and processors that others used on average.
@@ -88,9 +94,10 @@ class CpuMeter:
         """
         parts: dict[str, float] = {}
         for name, process in self._parts.items():
-            before, after = self._before[name], _by_thread_s(process)
-            parts[name] = after[0] - before[0]
-            parts[f"{name} threads"] = after[1] - before[1]
+            first_s, busiest_s, rest_s = _Threads.of(process).since(self._before[name])
+            parts[name] = first_s
+            parts[f"{name}'s busiest other thread"] = busiest_s
+            parts[f"{name}'s rest"] = rest_s
         own = _used_s(psutil.Process()) - self._own
         residents = sum(map(_used_s, self._resident)) - self._residents
         accounted = sum(parts.values()) + own + residents + client_s
@@ -109,9 +116,38 @@ def _used_s(process: psutil.Process) -> float:
     return times.user + times.system
 
 
-def _by_thread_s(process: psutil.Process) -> tuple[float, float]:
-    """Of the first thread, and of all others, those that have ended included."""
-    total = _used_s(process)
-    threads = {thread.id: thread.user_time + thread.system_time for thread in process.threads()}
-    first = threads.get(process.pid, total)
-    return first, max(0.0, total - first)
+class _Threads(msgspec.Struct, frozen=True):
+    """Processor seconds of a process, and of each of its threads by number."""
+
+    first: int
+    total_s: float
+    by_thread: Mapping[int, float]
+
+    @classmethod
+    def of(cls, process: psutil.Process) -> "_Threads":
+        """As of now."""
+        try:
+            threads = {t.id: t.user_time + t.system_time for t in process.threads()}
+        except psutil.AccessDenied:  # macOS keeps them from us
+            threads = {}
+        return cls(process.pid, _used_s(process), threads)
+
+    def since(self, before: "_Threads") -> tuple[float, float, float]:
+        """Of the first thread, of the busiest other one, and the rest, ended threads included."""
+        total = self.total_s - before.total_s
+        grown = {n: used - before.by_thread.get(n, 0.0) for n, used in self.by_thread.items()}
+        first = grown.pop(self.first, total)
+        busiest = max(grown.values(), default=0.0)
+        return first, busiest, max(0.0, total - first - busiest)
+
+
+def wait_for_quiet(patience_s: float) -> bool:
+    """Wait until the machine is idle for a second; False when patience ends before that."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        before = _busy_s()
+        time.sleep(1.0)
+        if _busy_s() - before < BUSY_CORES:
+            return True
+        if time.monotonic() > deadline:
+            return False

@@ -19,7 +19,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a load against one side.
 
     ``cpu_ms`` is processor time per output token by part of that side, ``others_cores`` what the
-    rest of the machine used meanwhile, in processors.
+    rest of the machine used meanwhile, in processors. ``step_ms`` and ``between_ms``, where known,
+    are the medians of a decode step with all rows in it and of the time to the next one.
     """
 
     requests: int
@@ -35,6 +36,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cpu_ms: Mapping[str, float]
     others_cores: float
     texts: list[str]
+    step_ms: float = 0.0
+    between_ms: float = 0.0
 
     @property
     def cpu_ms_total(self) -> float:
@@ -65,7 +68,7 @@ def summarise(
         gap_p99_ms=1e3 * percentile(gaps, 99),
         cpu_ms={part: 1e3 * seconds / tokens for part, seconds in cpu_s.items()},
         others_cores=others_cores,
-        texts=sorted(trace.text for trace in traces),
+        texts=[trace.text for trace in traces],
     )
 
 

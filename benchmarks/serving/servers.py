@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +58,7 @@ class Setup:
 
 
 @contextmanager
-def mlxq(setup: Setup) -> Iterator[Served]:
+def mlxq(setup: Setup) -> Generator[Served]:
     """`mlxq serve` with default settings but for the number of BLAS threads."""
     data, out = setup.work_dir / "data", setup.work_dir / "mlxq.out"
     log = setup.work_dir / "mlxq.log"
@@ -87,7 +87,7 @@ def mlxq(setup: Setup) -> Iterator[Served]:
 
 
 @contextmanager
-def mlx_lm_server(setup: Setup, *, with_blas: bool) -> Iterator[Served]:
+def mlx_lm_server(setup: Setup, *, with_blas: bool) -> Generator[Served]:
     """`mlx_lm.server` with default settings, with or without the BLAS that mlxq uses."""
     name = "mlx_lm.server" if with_blas else "mlx_lm.server as installed"
     log = setup.work_dir / f"{name.replace(' ', '-')}.log"

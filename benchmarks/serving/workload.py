@@ -26,10 +26,12 @@ class Load(msgspec.Struct, frozen=True):
     tokens: int
     requests: int = 1
 
-    def __str__(self) -> str:
-        times = f" × {self.requests} requests" if self.requests > 1 else ""
-        plural = "s" if self.streams > 1 else ""
-        return f"{self.streams} stream{plural} × {self.tokens} tokens{times}"
+    @property
+    def title(self) -> str:
+        """What the tables call it."""
+        streams = f"{self.streams} stream{'s' if self.streams > 1 else ''}"
+        requests = f"{self.requests} requests of " if self.requests > 1 else ""
+        return f"{streams}, {requests}{self.tokens} tokens"
 
 
 class Chat(msgspec.Struct, frozen=True):

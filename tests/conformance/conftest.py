@@ -30,15 +30,21 @@ def open_engine(request: pytest.FixtureRequest) -> Iterator[OpenEngine]:
     kind: str = request.param
     path = request.getfixturevalue("tiny_model") if kind == "mlx" else Path("scripted")
 
-    def make(**changes: Any) -> tuple[Engine, EngineInfo]:
+    def make(
+        on_progress: Callable[[int, int], None] = _ignore, **changes: Any
+    ) -> tuple[Engine, EngineInfo]:
         options = {"rows": ROWS, "prefill_chunk_tokens": CHUNK_TOKENS} | changes
         engine = _new(EngineSettings(engine=kind, model_path=str(path), **options))  # pyright: ignore[reportArgumentType]
         opened.append(engine)
-        return engine, engine.load(lambda _done, _total: None)
+        return engine, engine.load(on_progress)
 
     yield make
     for engine in opened:
         engine.close()
+
+
+def _ignore(done: int, total: int) -> None:
+    """Progress that nobody wants to hear."""
 
 
 def _new(settings: EngineSettings) -> Engine:

@@ -3,160 +3,225 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import psutil
 
+from tests.e2e.store import Store
 from tests.waiting import wait_until
 
-START_S = 60.0
+START_S: Final = 40.0
+END_S: Final = 30.0
+SCRIPTED: Final = "scripted"
+CHAT: Final = "/v1/chat/completions"
 
-
-@dataclass
-class ServedModel:
-    """A directory that stands for a model of the scripted engine."""
-
-    id: str = "scripted"
+_MARK: Final = "SERVER_UNDER_TEST"
+_SERVE: Final = ("-m", "app.cli.main")
 
 
 @dataclass
 class RunningServer:
-    """One server process and where its files are."""
+    """One server process. ``model`` is the one that requests ask for."""
 
-    process: "subprocess.Popen[str]"
+    process: "subprocess.Popen[bytes]"
+    site: "Site"
     base: str
-    data_dir: Path
-    log: Path
-    client: httpx.Client = field(repr=False, default_factory=lambda: httpx.Client(timeout=60))
+    model: str
+    client: httpx.Client = field(repr=False, default_factory=lambda: httpx.Client(timeout=50))
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
-    def workers(self) -> list[psutil.Process]:
-        """Living worker processes of this server, adopted ones included."""
-        found: list[psutil.Process] = []
-        for process in psutil.process_iter(["cmdline", "environ"]):
-            command = process.info["cmdline"] or []
-            environ = process.info["environ"] or {}
-            if command[-2:] == ["-m", "worker"] and environ.get("SERVER_UNDER_TEST") == str(
-                self.data_dir
-            ):
-                found.append(process)
-        return [p for p in found if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    @property
+    def address(self) -> tuple[str, int]:
+        url = httpx.URL(self.base)
+        return url.host, url.port or 80
+
+    @property
+    def store(self) -> Store:
+        return self.site.store
 
     def worker(self) -> psutil.Process:
         """The one worker, once there is one."""
-        wait_until(lambda: len(self.workers()) == 1, timeout=30)
-        return self.workers()[0]
+        wait_until(lambda: len(self.site.workers()) == 1, 30, "one worker process")
+        return self.site.workers()[0]
+
+    def body(self, content: str, **fields: Any) -> dict[str, Any]:
+        """A chat request of one user's message."""
+        messages = [{"role": "user", "content": content}]
+        return {"model": self.model, "messages": messages, **fields}
 
     def chat(self, content: str, **fields: Any) -> httpx.Response:
         """One plain chat request."""
-        return self.client.post(f"{self.base}/v1/chat/completions", json=body(content, **fields))
+        return self.client.post(f"{self.base}{CHAT}", json=self.body(content, **fields))
+
+    def get(self, path: str) -> httpx.Response:
+        """One GET request."""
+        return self.client.get(f"{self.base}{path}")
 
     def metric(self, name: str) -> float:
         """The sum over the samples of one metric."""
-        text = self.client.get(f"{self.base}/metrics").text
-        values = re.findall(rf"^mlxq_{name}(?:{{[^}}]*}})? ([0-9.e+]+)$", text, re.MULTILINE)
-        return sum(map(float, values))
+        samples = rf"^mlxq_{name}(?:{{[^}}]*}})? ([0-9.e+]+)$"
+        return sum(map(float, re.findall(samples, self.get("/metrics").text, re.MULTILINE)))
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, timeout: float = 60) -> int:
-        """Signal the server and wait for its end."""
+    def wait_until_idle(self, timeout: float = 20) -> None:
+        """Until no job is open."""
+        wait_until(lambda: not self.metric("jobs_open"), timeout, "the end of all jobs")
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal."""
         self.process.send_signal(number)
-        return self.process.wait(timeout)
+
+    def ended(self, timeout: float = END_S) -> int:
+        """The exit code, once it is there."""
+        code = self.process.wait(timeout)
+        self.client.close()
+        return code
+
+    def stop(self, number: signal.Signals = signal.SIGTERM, timeout: float = END_S) -> int:
+        """Signal the server and wait for its end."""
+        self.tell(number)
+        return self.ended(timeout)
 
 
-def body(content: str, **fields: Any) -> dict[str, Any]:
-    """A chat request to the scripted model."""
-    messages = [{"role": "user", "content": content}]
-    return {"model": "scripted", "messages": messages, **fields}
+class Site:
+    """A data directory with all that belongs to it, over any number of starts.
 
+    Processes carry the directory in their environment, so that whatever still lives is found.
+    """
 
-def events(response: httpx.Response) -> Iterator[dict[str, Any]]:
-    """The JSON events of a stream, ``[DONE]`` as an empty one."""
-    for line in response.iter_lines():
-        if line.startswith("data: "):
-            data = line.removeprefix("data: ")
-            yield {} if data == "[DONE]" else json.loads(data)
+    def __init__(self, root: Path, cache_dir: Path) -> None:
+        self.root = root
+        self.cache_dir = cache_dir
+        self.data_dir = root / "data"
+        self.log = root / "server.log"
+        # Short and not below ``root``: a socket's path has a limit.
+        self.runtime_dir = Path(tempfile.mkdtemp(prefix="mlxq-"))
+        self.store = Store(self.data_dir / "mlxq.db")
+        self.servers: list[RunningServer] = []
+
+    def add_scripted_model(self, name: str) -> None:
+        """What the catalogue takes for a model; the scripted engine reads none of it."""
+        path = self.data_dir / "models" / name
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "config.json").write_text('{"model_type":"llama","max_position_embeddings":4096}')
+        (path / "tokenizer.json").write_text("{}")
+        (path / "tokenizer_config.json").write_text("{}")
+        (path / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+
+    def start(
+        self,
+        script: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        engine: str = "scripted",
+        model: str = SCRIPTED,
+        program: Sequence[str] = _SERVE,
+    ) -> RunningServer:
+        """Start a server and wait until it listens.
+
+        Args:
+            script: what the scripted engine is told.
+            settings: by their full names.
+            model: the default one, and that of requests.
+            program: what to give to Python in place of the command line's module.
+        """
+        if engine == "scripted":
+            self.add_scripted_model(model)
+            settings = {"worker.scripted": json.dumps(script or {}), **(settings or {})}
+        values = {"worker.engine": engine, "models.default": model, **(settings or {})}
+        said = self.root / f"said-{len(self.servers)}"
+        process = self.launch(values, said, program)
+        address = _wait_for_address(process, said, self.log)
+        server = RunningServer(process, self, address, model)
+        self.servers.append(server)
+        return server
+
+    def launch(
+        self, settings: Mapping[str, Any], said: Path, program: Sequence[str] = _SERVE
+    ) -> "subprocess.Popen[bytes]":
+        """Start the process alone, whatever becomes of it; its output goes to ``said``."""
+        values = {
+            "server.port": 0,
+            "storage.data_dir": self.data_dir,
+            "storage.cache_dir": self.cache_dir,
+            "models.hub_cache": self.root / "hub",
+            "worker.heartbeat_interval_s": 0.2,
+            **settings,
+        }
+        sets = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+        with said.open("wb") as output, self.log.open("ab") as errors:
+            return subprocess.Popen(
+                [sys.executable, *program, "serve", *sets],
+                stdout=output,
+                stderr=errors,
+                env=self._environment(),
+            )
+
+    def workers(self) -> list[psutil.Process]:
+        """Living worker processes of this site, whoever started them."""
+        return [process for process in self._processes() if process.cmdline()[-1:] == ["worker"]]
+
+    def kill_all(self) -> None:
+        """End everything that still lives here."""
+        for process in self._processes():
+            process.kill()
+        for server in self.servers:
+            server.client.close()
+            server.process.kill()
+            server.process.wait(END_S)
+
+    def close(self) -> None:
+        """End everything, and leave nothing outside ``root``."""
+        self.kill_all()
+        shutil.rmtree(self.runtime_dir)
+
+    def _environment(self) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("MLXQ_")}
+        own = {_MARK: str(self.data_dir), "XDG_RUNTIME_DIR": str(self.runtime_dir)}
+        return {**inherited, **own, "XDG_CONFIG_HOME": str(self.root / "config")}
+
+    def _processes(self) -> list[psutil.Process]:
+        return [process for process in psutil.process_iter() if self._is_ours(process)]
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            return (
+                process.environ().get(_MARK) == str(self.data_dir)
+                and process.status() != psutil.STATUS_ZOMBIE
+            )
+        except (psutil.Error, OSError):
+            return False
 
 
 @contextmanager
-def running_server(
-    root: Path,
-    *,
-    script: Mapping[str, Any] | None = None,
-    settings: Mapping[str, str] | None = None,
-    engine: str = "scripted",
-    model: str = "scripted",
-    before: "subprocess.Popen[str] | None" = None,
-) -> Iterator[RunningServer]:
-    """Start a server in ``root``; whatever still lives of it at the end is killed."""
-    data_dir = root / "data"
-    model_dir = data_dir / "models" / "scripted"
-    if engine == "scripted" and not model_dir.exists():
-        make_scripted_model(model_dir)
-    server = start(root, script or {}, settings or {}, engine, model)
+def site_in(root: Path, cache_dir: Path) -> Iterator[Site]:
+    """A site in ``root``; whatever still lives of it at the end is killed."""
+    site = Site(root, cache_dir)
     try:
-        yield server
+        yield site
     finally:
-        server.client.close()
-        _end(server)
+        site.close()
 
 
-def make_scripted_model(path: Path) -> None:
-    """What the catalogue takes for a model; the scripted engine reads none of it."""
-    path.mkdir(parents=True)
-    (path / "config.json").write_text('{"model_type":"llama","max_position_embeddings":4096}')
-    (path / "tokenizer.json").write_text("{}")
-    (path / "tokenizer_config.json").write_text("{}")
-    (path / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+def _wait_for_address(process: "subprocess.Popen[bytes]", said: Path, log: Path) -> str:
+    def address() -> str | None:
+        ended = process.poll()
+        found = re.search(r"on (http://\S+)\n", said.read_text())
+        assert found or ended is None, f"it ended with {ended}: {log.read_text()[-3000:]}"
+        return found[1] if found else None
 
-
-def start(
-    root: Path, script: Mapping[str, Any], settings: Mapping[str, str], engine: str, model: str
-) -> RunningServer:
-    """Start ``mlxq serve`` and wait for the address that it prints."""
-    data_dir, log = root / "data", root / "server.log"
-    values = {
-        "worker.engine": engine,
-        "worker.scripted": json.dumps(script),
-        "storage.cache_dir": os.environ.get("MLXQ_TEST_CACHE", str(root / "cache")),
-        **settings,
-    }
-    arguments = [sys.executable, "-m", "app.cli.main", "serve", "--port", "0"]
-    arguments += ["--data-dir", str(data_dir), "--model", model]
-    for key, value in values.items():
-        arguments += ["--set", f"{key}={value}"]
-    environ = {
-        **{k: v for k, v in os.environ.items() if not k.startswith("MLXQ_")},
-        "SERVER_UNDER_TEST": str(data_dir),
-        "XDG_RUNTIME_DIR": tempfile.gettempdir(),
-        "HF_HUB_CACHE": str(root / "hub"),
-    }
-    with log.open("a") as errors:
-        process = subprocess.Popen(
-            arguments, stdout=subprocess.PIPE, stderr=errors, text=True, env=environ
-        )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    address = re.search(r"http://\S+", line)
-    assert address, f"no address in {line!r}: {log.read_text()[-3000:]}"
-    return RunningServer(process, address[0], data_dir, log)
-
-
-def _end(server: RunningServer) -> None:
-    for process in [*server.workers(), server.process]:
-        try:
-            process.kill()
-        except (psutil.NoSuchProcess, ProcessLookupError):
-            continue
-    server.process.wait(30)
+    found = wait_until(address, START_S, "the server's address")
+    assert found
+    return found

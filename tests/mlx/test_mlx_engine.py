@@ -38,11 +38,11 @@ class Broken:
 
 
 def break_model(engine: MlxEngine, failures: int) -> None:
-    broken = Broken(engine._model, failures)
+    broken: Any = Broken(engine._model, failures)
     engine._model = broken
-    engine._generator.model = broken  # pyright: ignore[reportAttributeAccessIssue]
+    engine._generator.model = broken
     engine._generator._decoding._model = broken
-    engine._generator._prompt_batch.model = broken  # pyright: ignore[reportAttributeAccessIssue]
+    engine._generator._prompt_batch.model = broken
 
 
 # --- containment -----------------------------------------------------------------------------

@@ -92,9 +92,7 @@ def test_a_row_draws_the_same_alone_and_among_others(rows: list[SamplingParams],
     draws = [RowDraw(p, n, n) for p in rows]
     positions = [n + i for i in range(len(rows))]
     together = tokens(logits, draws, positions)
-    alone = [
-        tokens(logits[i : i + 1], [draws[i]], [positions[i]])[0] for i in range(len(rows))
-    ]
+    alone = [tokens(logits[i : i + 1], [draws[i]], [positions[i]])[0] for i in range(len(rows))]
     assert together == alone
 
 

@@ -169,11 +169,13 @@ def _nucleus_floor(
 def _device_floors(logits: mx.array, params: Sequence[SamplingParams]) -> mx.array:
     """`host_floor` of many rows in MLX operations, by a full sort."""
     width = logits.shape[-1]
-    count = mx.array([p.top_k or width for p in params])[:, None]
+    count = mx.array([min(p.top_k or width, width) for p in params])[:, None]
     heat = mx.array([max(p.temperature, _NEUTRAL_TEMPERATURE) for p in params])[:, None]
     ordered = -mx.sort(-logits, axis=-1)
     mass = mx.where(mx.arange(width) < count, mx.exp((ordered - ordered[:, :1]) / heat), 0.0)
     running = mx.cumsum(mass, axis=-1)
-    target = mx.array([p.top_p for p in params])[:, None] * running[:, -1:]
+    # Without top_p all are kept: the running sum may not tell the last ones apart.
+    share = mx.array([p.top_p if p.top_p < 1.0 else math.inf for p in params])[:, None]
+    target = share * running[:, -1:]
     kept = mx.minimum(mx.sum(running < target, axis=-1, keepdims=True) + 1, count)
     return mx.take_along_axis(ordered, kept - 1, axis=-1)[:, 0]

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +12,7 @@ from shared.requests import ChatMessage
 from worker.engine.detokenize import ByteDetokenizer, WindowDetokenizer, token_bytes
 from worker.engine.end_of_turn import learn_end_of_turn
 from worker.engine.engine import Detokenizer
+from worker.engine.template_clock import CLOCK, clock, with_fixed_clock
 from worker.engine.upstream import Tokenizer, load_tokenizer
 
 
@@ -74,10 +74,14 @@ class ModelText:
         return ids[0] if len(ids) == 1 and ids[0] in self._tokenizer.all_special_ids else None
 
     def _apply(self, turns: list[dict[str, str]], created_at: int, **options: bool) -> Any:
+        extra: dict[str, Any] = {}
+        if isinstance(self._tokenizer.chat_template, str):
+            extra = {
+                "chat_template": with_fixed_clock(self._tokenizer.chat_template),
+                CLOCK: clock(created_at),
+            }
         try:
-            return self._tokenizer.apply_chat_template(
-                turns, strftime_now=_clock(created_at), **options
-            )
+            return self._tokenizer.apply_chat_template(turns, **extra, **options)
         except Exception as error:  # a template is a program and raises what it likes
             raise ValueError(f"The chat template refuses the conversation: {error}") from error
 
@@ -99,11 +103,6 @@ def _turn(message: ChatMessage) -> dict[str, str]:
     if message.name is not None:
         turn["name"] = message.name
     return turn
-
-
-def _clock(created_at: int) -> Callable[[str], str]:
-    """The template's ``strftime_now``: the job's creation, so that every attempt renders alike."""
-    return datetime.fromtimestamp(created_at, UTC).strftime
 
 
 class _Pieces(dict[int, bytes]):

@@ -89,6 +89,15 @@ class Ignored:
     unexpected: int = 0
     no_room: int = 0
 
+    def by_reason(self) -> dict[str, int]:
+        """For the log."""
+        return {
+            "stale": self.stale,
+            "foreign": self.foreign,
+            "unexpected": self.unexpected,
+            "no_room": self.no_room,
+        }
+
 
 _NOTHING: Final[tuple[Command, ...]] = ()
 
@@ -159,6 +168,10 @@ class WorkerSession:
             case Ready():
                 self._ready, self._ready_due, self._loading = message, True, None
                 self._credit = message.credit
+
+    def ignored_by_reason(self) -> dict[str, int]:
+        """How many messages changed nothing, for the log."""
+        return {**self.ignored.by_reason(), "repeated": self._desk.repeated}
 
     # --- from the clock ------------------------------------------------------------------------
 

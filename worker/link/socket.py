@@ -135,9 +135,11 @@ class Link:
             poller.register(self._doorbell.fileno(), zmq.POLLIN)
             while not self._done():
                 self._round(socket, poller)
-            log.info(
-                "link closed", flushed=self._session.flushed, ignored=str(self._session.ignored)
-            )
+            self._tell_end()
+
+    def _tell_end(self) -> None:
+        ignored = {**self._session.ignored_by_reason(), "malformed": self._malformed}
+        log.info("link closed", flushed=self._session.flushed, **ignored)
 
     def _round(self, socket: zmq.Socket[bytes], poller: zmq.Poller) -> None:
         poller.register(socket, zmq.POLLIN | (zmq.POLLOUT if self._blocked else 0))

@@ -87,7 +87,7 @@ class ChatDoor:
                 async with Connection(receive) as connection:
                     first = await self._await_start(attachment)
                     stream = EventStream(
-                        attachment=attachment,
+                        followed=attachment,
                         dialect=_chunks(call, attachment.ticket),
                         limits=self._limits,
                         connection=connection,

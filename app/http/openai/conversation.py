@@ -1,5 +1,6 @@
 """Messages of a request, reduced to the text that a chat template takes."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from app.domain.errors import InvalidRequest, MissingParameter, UnsupportedParameter
@@ -18,7 +19,7 @@ ROLES: Final[dict[str, Role]] = {
 _SHOWN_CHARS: Final = 40
 
 
-def conversation(messages: list[MessageParam]) -> tuple[ChatMessage, ...]:
+def conversation(messages: Sequence[MessageParam]) -> tuple[ChatMessage, ...]:
     """All turns, in order.
 
     Raises:

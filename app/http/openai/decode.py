@@ -4,14 +4,20 @@ The body is decoded here and not by the framework, so that every error names its
 OpenAI's does and says what would be right. The content type is not looked at: clients forget it.
 """
 
-import re
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from app.domain.draft import JobDraft
-from app.domain.errors import InvalidRequest, MalformedJson, MissingParameter, StringTooLong
+from app.domain.errors import InvalidRequest, StringTooLong
+from app.http.explaining import (
+    NOT_AN_OBJECT,
+    UNDECODABLE,
+    about_the_whole,
+    explained,
+    malformed,
+)
 from app.http.openai.conversation import conversation
 from app.http.openai.schema import MODEL_CHARS_MAX, ChatCompletionRequest
 from app.http.openai.verdicts import ignored_no_ops, refuse_unsupported
@@ -57,10 +63,6 @@ EXPECTED: Final = {
 _KNOWN: Final = frozenset(ChatCompletionRequest.__struct_fields__)
 _DECODER: Final = msgspec.json.Decoder(ChatCompletionRequest)
 _NAMES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_PATH: Final = re.compile(r" - at `(?:key in )?\$\.?(.*?)`$", re.DOTALL)
-_MISSING: Final = re.compile(r"^Object missing required field `(\w+)`")
-_WRONG_TYPE: Final = re.compile(r"^Expected `([^`]+)`, got `([^`]+)`")
-_UNDECODABLE: Final = (msgspec.DecodeError, RecursionError, ValueError)
 
 
 class DecodedChat(msgspec.Struct, frozen=True):
@@ -80,9 +82,9 @@ def decode_chat(body: bytes) -> DecodedChat:
     try:
         request = _DECODER.decode(body)
     except msgspec.ValidationError as error:
-        raise _explained(str(error)) from None
-    except _UNDECODABLE as error:
-        raise _malformed(error) from None
+        raise explained(error, EXPECTED.get) from None
+    except UNDECODABLE as error:
+        raise malformed(body, error) from None
     refuse_unsupported(request)
     return DecodedChat(request, unknown + ignored_no_ops(request))
 
@@ -99,9 +101,9 @@ def to_draft(request: ChatCompletionRequest, draw_seed: Callable[[], int]) -> Jo
     _check_metadata(request)
     chat = ChatRequest(
         messages=conversation(request.messages),
-        sampling=_sampling(request, draw_seed),
+        sampling=sampling_params(request, draw_seed),
         max_tokens=_max_tokens(request),
-        stop=_stop(request.stop),
+        stop=stop_strings(request.stop),
     )
     return JobDraft(surface=SURFACE, model=request.model, request=chat)
 
@@ -110,38 +112,30 @@ def _field_names(body: bytes) -> list[str]:
     try:
         return list(_NAMES.decode(body))
     except msgspec.ValidationError as error:
-        if _PATH.search(str(error)) is None and str(error).startswith("Expected `object`"):
-            raise InvalidRequest("The body must be a JSON object.") from None
-        raise _malformed(error) from None
-    except _UNDECODABLE as error:
-        if not body.strip():
-            raise MalformedJson("The body is empty; a JSON object is needed.") from None
-        raise _malformed(error) from None
+        if about_the_whole(error):
+            raise InvalidRequest(NOT_AN_OBJECT) from None
+        raise malformed(body, error) from None
+    except UNDECODABLE as error:
+        raise malformed(body, error) from None
 
 
-def _malformed(error: Exception) -> MalformedJson:
-    if isinstance(error, RecursionError):
-        return MalformedJson("The body's JSON is nested too deeply.")
-    return MalformedJson(f"The body is not valid JSON: {error}.")
+class Sampled(Protocol):
+    """A request's sampling fields; None where nothing was said."""
+
+    @property
+    def seed(self) -> int | None: ...
+    @property
+    def temperature(self) -> float | None: ...
+    @property
+    def top_p(self) -> float | None: ...
+    @property
+    def top_k(self) -> int | None: ...
+    @property
+    def min_p(self) -> float | None: ...
 
 
-def _explained(error: str) -> InvalidRequest:
-    found = _PATH.search(error)
-    path = found.group(1) if found else ""
-    if missing := _MISSING.match(error):
-        param = f"{path}.{missing.group(1)}".lstrip(".")
-        return MissingParameter(f"Missing required parameter: '{param}'.", param=param)
-    if path in EXPECTED:
-        return InvalidRequest(f"Invalid '{path}': it must be {EXPECTED[path]}.", param=path)
-    if wrong := _WRONG_TYPE.match(error):
-        expected, got = wrong.groups()
-        text = f"Invalid type for '{path}': expected {expected}, got {got}."
-        return InvalidRequest(text, param=path or None)
-    reason = _PATH.sub("", error)
-    return InvalidRequest(f"Invalid '{path}': {reason}.", param=path or None)
-
-
-def _sampling(request: ChatCompletionRequest, draw_seed: Callable[[], int]) -> SamplingParams:
+def sampling_params(request: Sampled, draw_seed: Callable[[], int]) -> SamplingParams:
+    """How tokens are drawn, with the defaults for what was not said."""
     seed = draw_seed() if request.seed is None else request.seed & SEED_MAX
     return SamplingParams(
         seed=seed,
@@ -165,7 +159,12 @@ def _max_tokens(request: ChatCompletionRequest) -> int | None:
     return None if value is None else min(value, COUNT_MAX)
 
 
-def _stop(stop: str | list[str] | None) -> tuple[str, ...]:
+def stop_strings(stop: str | list[str] | None) -> tuple[str, ...]:
+    """What ends a completion.
+
+    Raises:
+        InvalidRequest: too many, an empty one, or one that is too long.
+    """
     strings = (stop,) if isinstance(stop, str) else tuple(stop or ())
     if len(strings) > STOP_STRINGS_MAX:
         raise InvalidRequest(f"Invalid 'stop': it must be {EXPECTED['stop']}.", param="stop")

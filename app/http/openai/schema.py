@@ -4,6 +4,7 @@ Optional fields of a request may be null, which means absent. Unknown ones are i
 clients may send what other servers understand.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -29,7 +30,7 @@ class MessageParam(msgspec.Struct, frozen=True, kw_only=True):
     """One turn of the conversation so far."""
 
     role: str
-    content: str | list[ContentPart] | None = None
+    content: str | Sequence[ContentPart] | None = None
     name: str | None = None
     refusal: str | None = None
     tool_call_id: str | None = None

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 import pytest
+import structlog
 import uvloop
 
 
@@ -12,6 +13,14 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(autouse=True)
+def plain_logs() -> None:
+    """Without the default's pictures of stacks, which take half a second each."""
+    structlog.configure(
+        processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -3,14 +3,35 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
+import msgspec
 import uvicorn
+from litestar import Litestar
 from typing_extensions import override
 
 from app.http.application import create_app
 from app.settings import ServerSettings
 from tests.integration.http.doubles import FakeServices
+
+
+class Stage:
+    """The ports of an application that outlives a test: whatever services the test puts here."""
+
+    services: FakeServices
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.services, name)
+
+
+@cache
+def _application(write_timeout_s: float, settings: bytes) -> tuple[Litestar, Stage]:
+    # Making one takes longer than most tests here do.
+    stage: Any = Stage()
+    ports = FakeServices.ports(stage)
+    section = msgspec.json.decode(settings, type=ServerSettings)
+    return create_app(ports, section, write_timeout_s=write_timeout_s), stage
 
 
 class InProcessServer(uvicorn.Server):
@@ -49,7 +70,8 @@ class InProcessServer(uvicorn.Server):
 async def serving(
     services: FakeServices, *, write_timeout_s: float = 30.0, **settings: Any
 ) -> AsyncGenerator[InProcessServer]:
-    app = create_app(services.ports(), ServerSettings(**settings), write_timeout_s=write_timeout_s)
+    app, stage = _application(write_timeout_s, msgspec.json.encode(settings))
+    stage.services = services
     config = uvicorn.Config(
         app, port=0, http="httptools", lifespan="off", log_config=None, access_log=False
     )

@@ -1,7 +1,6 @@
 """What holds for every path: headers, the host check, health, and the document of the API."""
 
 import pytest
-import structlog
 
 from tests.integration.http.doubles import FakeServices, State, answering
 from tests.integration.http.serving import serving
@@ -145,7 +144,6 @@ async def test_the_document_describes_the_request_and_its_answers() -> None:
 async def test_a_request_is_logged_with_its_job_and_never_with_its_text(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    structlog.reset_defaults()
     async with serving(FakeServices(answering("an answer"))) as server:
         body = chat_body(messages=[{"role": "user", "content": "a secret"}])
         answer = await ask(server.port, body=body, headers=("X-Client-Request-Id: mine",))

@@ -20,6 +20,8 @@ from shared.ids import CommandId, GenerationId, JobId
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 GENERATION = GenerationId("gen_00000000000000000000000000000001")
+REPOSITORY = Path(__file__).parents[3]
+"""Where a child process must stand to import us."""
 QUICK = WriterLimits(lazy_wait_s=0.02, retry_first_s=0.001, retry_max_s=0.01)
 
 
@@ -101,6 +103,16 @@ def query(data_dir: Path, sql: str, *params: Any) -> list[tuple[Any, ...]]:
     driver = sqlite3.connect(data_dir / DATABASE_NAME)
     try:
         return driver.execute(sql, params).fetchall()
+    finally:
+        driver.close()
+
+
+def tamper(data_dir: Path, sql: str) -> None:
+    """Change a closed store behind our own back."""
+    driver = sqlite3.connect(data_dir / DATABASE_NAME)
+    try:
+        driver.execute(sql)
+        driver.commit()
     finally:
         driver.close()
 

@@ -40,9 +40,11 @@ from tests.integration.storage.making import (
     make_claim,
     make_ending,
     make_job,
+    opened,
     query,
     start_generation,
     start_job,
+    tamper,
 )
 
 COMMITTED = Committed()
@@ -80,15 +82,14 @@ async def test_the_prompt_of_an_attached_job_is_nowhere_on_disk(
 
 
 async def test_a_flipped_bit_in_a_request_is_found_when_it_is_read(
-    database: Database, data_dir: Path
+    data_dir: Path,
 ) -> None:
-    await database.writer.submit(insert_job(make_job()))
-    await database.close()
-    query_write(data_dir, "UPDATE job SET request = x'00' || substr(request, 2)")
-    reopened = await Database.open(data_dir)
-    with pytest.raises(PayloadDamaged):
-        await load_request(reopened.readers, job_id(1))
-    await reopened.close()
+    async with opened(data_dir) as database:
+        await database.writer.submit(insert_job(make_job()))
+    tamper(data_dir, "UPDATE job SET request = cast(replace(request, 'a', 'c') AS BLOB)")
+    async with opened(data_dir) as database:
+        with pytest.raises(PayloadDamaged):
+            await load_request(database.readers, job_id(1))
 
 
 async def test_a_claim_rides_in_the_commit_of_the_insert(database: Database) -> None:
@@ -335,13 +336,3 @@ async def test_the_highest_id_is_over_jobs_and_generations(database: Database) -
 async def test_an_unknown_job_is_none(database: Database) -> None:
     assert await load_job(database.readers, JobId("job_none")) is None
     assert await load_request(database.readers, JobId("job_none")) is None
-
-
-def query_write(data_dir: Path, sql: str) -> None:
-    """Change the file behind our back."""
-    import sqlite3
-
-    driver = sqlite3.connect(data_dir / "mlxq.db")
-    driver.execute(sql)
-    driver.commit()
-    driver.close()

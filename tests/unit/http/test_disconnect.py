@@ -47,10 +47,15 @@ async def test_a_body_that_is_done_in_time_is_not_disturbed() -> None:
 
 async def test_hanging_up_interrupts_whatever_is_waited_for() -> None:
     line = Line(piece(b""))
-    with pytest.raises(ClientGone):
-        async with Connection(line.receive) as connection:
+    connection = Connection(line.receive)
+
+    async def handler() -> None:
+        async with connection:
             line.hung_up.set()
             await asyncio.Event().wait()
+
+    with pytest.raises(ClientGone):
+        await handler()
     assert connection.gone
     task = asyncio.current_task()
     assert task is not None

@@ -18,12 +18,12 @@ from shared.messages import (
     Failed,
     Finish,
     Finished,
-    GenerationTotals,
     Progress,
     Refused,
     Seal,
     Stopped,
 )
+from shared.totals import GenerationTotals
 from tests.unit.worker.loop.bench import GENERATION, Bench, cancel, preempt, run_job
 from worker.engine.engine import RowFailed, RowId, RowProgress
 from worker.engine.sequence import text_digest
@@ -298,6 +298,7 @@ def test_leaving_stops_everything_held(message: ToLoop, exit_code: int) -> None:
     assert bench.loop.run() == exit_code
     assert [(s.job, s.reason) for s in bench.said(Stopped)] == [("a", "exit"), ("b", "exit")]
     assert bench.vitals.state == "stopping"
+    assert bench.outlet.frames[-1][1].rows_free == 0
 
 
 def test_without_room_for_frames_no_step_is_made_but_cancels_are_obeyed() -> None:

@@ -1,0 +1,101 @@
+"""A client that can be left at any moment: one request on a connection of its own."""
+
+import http.client
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tests.e2e.server import CHAT, RunningServer
+
+_Result = TypeVar("_Result")
+
+TIMEOUT_S = 20.0
+
+
+class Call:
+    """A chat request that has been sent. Leaving its context closes the connection."""
+
+    def __init__(
+        self, server: RunningServer, content: str, *, stream: bool = True, **fields: Any
+    ) -> None:
+        body = json.dumps(server.body(content, stream=stream, **fields))
+        self._connection = http.client.HTTPConnection(*server.address, timeout=TIMEOUT_S)
+        self._connection.request("POST", CHAT, body, {"content-type": "application/json"})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Close the connection, whatever is still to come on it."""
+        self._connection.close()
+        if "head" in self.__dict__:
+            self.head.close()
+
+    @cached_property
+    def head(self) -> http.client.HTTPResponse:
+        """The answer's head, once it is there."""
+        return self._connection.getresponse()
+
+    @property
+    def status(self) -> int:
+        return self.head.status
+
+    def body(self) -> dict[str, Any]:
+        """The whole answer of a plain request."""
+        return json.loads(self.head.read())
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """The rest of a stream, which must end with ``[DONE]`` and nothing after it."""
+        while (payload := self._next_payload()) != "[DONE]":
+            yield json.loads(payload)
+        assert not self.head.read().strip()
+
+    def read_text(self, chars: int = 1) -> str:
+        """Read until at least so much text has come."""
+        text = ""
+        while len(text) < chars:
+            text += text_of([json.loads(self._next_payload())])
+        return text
+
+    def _next_payload(self) -> str:
+        while True:
+            line = self.head.readline()
+            assert line, "the stream ended without [DONE]"
+            if line.startswith(b"data: "):
+                return line.removeprefix(b"data: ").decode().strip()
+
+
+def text_of(events: list[dict[str, Any]]) -> str:
+    """The text of a stream's events."""
+    choices = [choice for event in events for choice in event.get("choices", [])]
+    return "".join(choice["delta"].get("content") or "" for choice in choices)
+
+
+def finish_of(events: list[dict[str, Any]]) -> str | None:
+    """The finish reason of a stream's events."""
+    reasons = [choice["finish_reason"] for e in events for choice in e.get("choices", [])]
+    return next((reason for reason in reasons if reason), None)
+
+
+def error_of(events: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The error that a stream ended with, if it did."""
+    return events[-1].get("error") if events else None
+
+
+@contextmanager
+def threads(count: int) -> Iterator[Callable[[Callable[[], _Result]], Callable[[], _Result]]]:
+    """Runs functions beside the test: each is given in, and its result is what comes out."""
+    with ThreadPoolExecutor(count) as pool:
+        yield lambda work: pool.submit(work).result

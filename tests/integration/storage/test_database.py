@@ -1,0 +1,236 @@
+import asyncio
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+
+from app.storage import schema
+from app.storage.connections import writer_connection
+from app.storage.database import DATABASE_NAME, Database
+from app.storage.errors import AlreadyRunning, NotOurDatabase, SchemaTooNew, StoreDamaged
+from app.storage.jobs import insert_job
+from tests.integration.storage.making import REPOSITORY, make_job, opened, query, tamper
+
+HOLD = """
+import asyncio, sys
+from pathlib import Path
+from app.storage.database import Database
+
+async def main():
+    await Database.open(Path(sys.argv[1]))
+    print("open", flush=True)
+    sys.stdin.read()
+
+asyncio.run(main())
+"""
+
+TRY = """
+import asyncio, sys
+from pathlib import Path
+from app.storage.database import Database
+from app.storage.errors import AlreadyRunning
+
+async def main():
+    try:
+        await Database.open(Path(sys.argv[1]))
+    except AlreadyRunning as error:
+        print(error)
+
+asyncio.run(main())
+"""
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_a_first_start_makes_a_store_that_only_this_user_can_read(tmp_path: Path) -> None:
+    directory = tmp_path / "deep" / "data"
+    async with opened(directory) as database:
+        assert (database.parent_epoch, database.backup) == (1, None)
+        await database.writer.submit(insert_job(make_job()))
+        assert mode_of(directory) == 0o700
+        for name in (DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm", "lock"):
+            assert mode_of(directory / name) == 0o600, name
+
+
+async def test_the_file_says_whose_it_is_and_how_it_is_kept(data_dir: Path) -> None:
+    async with opened(data_dir):
+        pass
+    assert query(data_dir, "PRAGMA application_id") == [(schema.APPLICATION_ID,)]
+    assert query(data_dir, "PRAGMA user_version") == [(1,)]
+    assert query(data_dir, "PRAGMA auto_vacuum") == [(2,)]
+    assert query(data_dir, "PRAGMA journal_mode") == [("wal",)]
+
+
+def test_the_writers_connection_waits_for_the_disk(data_dir: Path) -> None:
+    driver = writer_connection(data_dir / DATABASE_NAME)
+    assert driver.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert driver.execute("PRAGMA foreign_keys").fetchone() == (1,)
+    assert driver.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
+    driver.close()
+
+
+async def test_the_store_keeps_its_name_and_counts_its_parents(data_dir: Path) -> None:
+    async with opened(data_dir) as first:
+        pass
+    async with opened(data_dir) as second:
+        pass
+    assert second.store_id == first.store_id
+    assert second.feed_epoch == first.feed_epoch
+    assert (first.parent_epoch, second.parent_epoch) == (1, 2)
+
+
+async def test_two_stores_have_two_names(data_dir: Path, tmp_path: Path) -> None:
+    async with opened(data_dir) as one, opened(tmp_path / "other") as two:
+        assert one.store_id != two.store_id
+
+
+async def test_a_second_open_in_one_process_is_refused(data_dir: Path) -> None:
+    async with opened(data_dir):
+        with pytest.raises(AlreadyRunning, match=f"process {os.getpid()}"):
+            await Database.open(data_dir)
+
+
+def test_a_second_process_is_told_who_holds_the_directory(data_dir: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(data_dir)],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        second = subprocess.run(
+            [sys.executable, "-c", TRY, str(data_dir)],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert f"in use by process {holder.pid}, started" in second.stdout
+        holder.kill()
+
+
+def test_a_killed_holder_keeps_nobody_out(data_dir: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(data_dir)],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        holder.kill()
+
+    async def reopen() -> int:
+        async with opened(data_dir) as database:
+            return database.parent_epoch
+
+    assert asyncio.run(reopen()) == 2
+
+
+async def test_a_child_process_does_not_inherit_the_lock(data_dir: Path) -> None:
+    async with opened(data_dir):
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE
+        )
+    try:
+        async with opened(data_dir) as database:
+            assert database.parent_epoch == 2
+    finally:
+        child.kill()
+        await child.communicate()
+
+
+async def test_a_newer_schema_is_refused_and_left_alone(data_dir: Path) -> None:
+    tamper(data_dir, "PRAGMA user_version = 9999")
+    with pytest.raises(SchemaTooNew, match="9999"):
+        await Database.open(data_dir)
+    assert query(data_dir, "PRAGMA user_version") == [(9999,)]
+
+
+async def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    tmp_path.joinpath("data").mkdir()
+    tamper(tmp_path / "data", "CREATE TABLE theirs (x)")
+    with pytest.raises(NotOurDatabase):
+        await Database.open(tmp_path / "data")
+    assert query(tmp_path / "data", "SELECT name FROM sqlite_schema") == [("theirs",)]
+
+
+async def test_a_refused_open_lets_go_of_the_lock(data_dir: Path) -> None:
+    tamper(data_dir, "PRAGMA user_version = 9999")
+    with pytest.raises(SchemaTooNew):
+        await Database.open(data_dir)
+    tamper(data_dir, "PRAGMA user_version = 1")
+    async with opened(data_dir):
+        pass
+
+
+async def test_a_damaged_file_is_found_at_the_start(data_dir: Path) -> None:
+    async with opened(data_dir) as database:
+        for number in range(50):
+            await database.writer.submit(insert_job(make_job(number)))
+    damage(data_dir / DATABASE_NAME)
+    with pytest.raises((StoreDamaged, sqlite3.DatabaseError)):
+        await Database.open(data_dir)
+
+
+def damage(path: Path) -> None:
+    """Overwrite the middle of every page but the first."""
+    content = bytearray(path.read_bytes())
+    for page in range(4096, len(content), 4096):
+        content[page : page + 64] = bytes([0x5A]) * 64
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE feed SET last = 5", "DELETE FROM meta", "CREATE TABLE x (y)", "PRAGMA user_version=7"],
+)
+async def test_a_reader_cannot_write(database: Database, statement: str) -> None:
+    async with database.readers.snapshot() as connection:
+        with pytest.raises(OperationalError, match="readonly"):
+            await connection.execute(text(statement))
+
+
+async def test_a_reader_sees_one_moment(database: Database) -> None:
+    count = text("SELECT count(*) FROM job")
+    async with database.readers.snapshot() as connection:
+        assert (await connection.execute(count)).scalar() == 0
+        await database.writer.submit(insert_job(make_job()))
+        assert (await connection.execute(count)).scalar() == 0
+    assert await database.readers.value(count) == 1
+
+
+async def test_more_reads_than_readers_wait_their_turn(database: Database) -> None:
+    count = text("SELECT count(*) FROM job")
+    assert await asyncio.gather(*(database.readers.value(count) for _ in range(40))) == [0] * 40
+
+
+def test_a_start_without_a_pending_migration_does_not_load_alembic(data_dir: Path) -> None:
+    code = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from app.storage.database import Database\n"
+        "async def main():\n"
+        "    await (await Database.open(Path(sys.argv[1]))).close()\n"
+        "asyncio.run(main())\n"
+        "print([name for name in sys.modules if name.startswith('alembic')])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(data_dir)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"

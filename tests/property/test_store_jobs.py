@@ -1,0 +1,249 @@
+"""Whatever is tried on jobs, in whatever order and in whatever company of one commit, the store
+agrees with a model of the rules: a job ends once, an old attempt wins nothing, every ending has its
+one report, the feed has no gap."""
+
+import asyncio
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from app.domain.job import FINAL_STATES, JobState, StopReason
+from app.domain.transitions import finished
+from app.storage.database import Database
+from app.storage.endings import GiveBack
+from app.storage.frames import FrameOperation
+from app.storage.jobs import (
+    claim_job,
+    end_waiting_job,
+    give_back,
+    insert_job,
+    make_due,
+    request_stop,
+)
+from app.storage.limits import WriterLimits
+from app.storage.operations import Committed, Operation
+from shared.failures import Failure
+from shared.ids import CommandId
+from tests.integration.storage.making import (
+    GENERATION,
+    NOW,
+    job_id,
+    make_claim,
+    make_ending,
+    make_job,
+    query,
+    start_generation,
+)
+
+JOBS = st.integers(1, 4)
+ATTEMPTS = st.integers(1, 3)
+LOST = Failure(code="parent_lost", message="x")
+
+
+@dataclass
+class Model:
+    """A job as the rules have it."""
+
+    state: JobState = JobState.AVAILABLE
+    attempt: int = 0
+    stop: StopReason | None = None
+    delivered: int = 0
+    endings: int = field(default=0)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Operations gather and are handed over a few at a time, so that commits mix them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.directory = Path(tempfile.mkdtemp())
+        self.jobs: dict[int, Model] = {}
+        self.commands = 0
+        self.seq = 0
+        self.gathered: list[tuple[Operation, bool]] = []
+
+    @initialize()
+    def open(self) -> None:
+        self.database = self.loop.run_until_complete(self._open())
+
+    async def _open(self) -> Database:
+        database = await Database.open(
+            self.directory, limits=WriterLimits(lazy_wait_s=0.001), now=lambda: NOW
+        )
+        await start_generation(database)
+        return database
+
+    def teardown(self) -> None:
+        self.flush()
+        self.loop.run_until_complete(self.database.close())
+        self.loop.close()
+        shutil.rmtree(self.directory)
+
+    def gather(self, operation: Operation, *, holds: bool) -> None:
+        """Operations are expected to be committed in the order they gather."""
+        self.gathered.append((operation, holds))
+
+    def command(self) -> CommandId:
+        self.commands += 1
+        return CommandId(self.commands)
+
+    @rule(number=JOBS, later=st.booleans())
+    def submit(self, number: int, later: bool) -> None:
+        if number in self.jobs:
+            return
+        changes: dict[str, Any] = {"scheduled_at": NOW + timedelta(hours=1)} if later else {}
+        state = JobState.SCHEDULED if later else JobState.AVAILABLE
+        self.jobs[number] = Model(state)
+        self.gather(insert_job(make_job(number, **changes)), holds=True)
+
+    @rule(number=JOBS)
+    def submit_running(self, number: int) -> None:
+        if number in self.jobs:
+            return
+        self.jobs[number] = Model(JobState.RUNNING, 1)
+        operation = insert_job(make_job(number), make_claim(number), self.command())
+        self.gather(operation, holds=True)
+
+    @rule(number=JOBS, attempt=ATTEMPTS)
+    def claim(self, number: int, attempt: int) -> None:
+        model = self.jobs.get(number)
+        holds = (
+            model is not None
+            and model.state is JobState.AVAILABLE
+            and attempt == model.attempt + 1
+            and model.stop is None
+        )
+        self.gather(claim_job(make_claim(number, attempt), self.command()), holds=holds)
+        if model is not None and holds:
+            model.state, model.attempt = JobState.RUNNING, attempt
+
+    @rule(number=JOBS)
+    def due(self, number: int) -> None:
+        model = self.jobs.get(number)
+        holds = model is not None and model.state in (JobState.SCHEDULED, JobState.RETRYABLE)
+        self.gather(make_due(job_id(number), NOW), holds=holds)
+        if model is not None and holds:
+            model.state = JobState.AVAILABLE
+
+    @rule(number=JOBS, reason=st.sampled_from(StopReason))
+    def stop(self, number: int, reason: StopReason) -> None:
+        model = self.jobs.get(number)
+        holds = model is not None and model.state not in FINAL_STATES and model.stop is None
+        self.gather(request_stop(job_id(number), reason, NOW), holds=holds)
+        if model is not None and holds:
+            model.stop = reason
+
+    @rule(number=JOBS, attempt=ATTEMPTS, count=st.integers(1, 9), repeat=st.booleans())
+    def tokens(self, number: int, attempt: int, count: int, repeat: bool) -> None:
+        model = self.jobs.get(number)
+        current = model is not None and model.state is JobState.RUNNING and model.attempt == attempt
+        holds = current and not repeat
+        frame = FrameOperation(GENERATION, self.seq + (0 if repeat else 1))
+        frame.tokens(job_id(number), attempt, 0, count)
+        self.gather(frame.build(), holds=holds)
+        if model is not None and holds:
+            self.seq += 1
+            model.delivered += count
+
+    @rule(number=JOBS, attempt=ATTEMPTS, believed=st.sampled_from([None, *StopReason]))
+    def finish(self, number: int, attempt: int, believed: StopReason | None) -> None:
+        model = self.jobs.get(number)
+        holds = (
+            model is not None
+            and model.state is JobState.RUNNING
+            and model.attempt == attempt
+            and model.stop is believed
+        )
+        state, failure = finished(believed)
+        ending = make_ending(
+            number,
+            attempt=attempt,
+            state=state,
+            failure=failure,
+            finish_reason="stop" if failure is None else None,
+        )
+        frame = FrameOperation(GENERATION, self.seq + 1)
+        frame.ended(make_job(number), ending, stop_reason=believed)
+        self.gather(frame.build(), holds=holds)
+        if model is not None and holds:
+            self.seq += 1
+            model.state = state
+            model.endings += 1
+
+    @rule(number=JOBS, attempt=ATTEMPTS, failed=st.booleans())
+    def give_back(self, number: int, attempt: int, failed: bool) -> None:
+        model = self.jobs.get(number)
+        holds = (
+            model is not None
+            and model.state is JobState.RUNNING
+            and model.attempt == attempt
+            and model.stop is None
+        )
+        back = GiveBack(
+            job=job_id(number),
+            attempt=attempt,
+            outcome="failed" if failed else "lost",
+            now=NOW,
+            due_at=NOW,
+        )
+        self.gather(give_back(back), holds=holds)
+        if model is not None and holds:
+            model.state = JobState.RETRYABLE if failed else JobState.AVAILABLE
+
+    @rule(number=JOBS, attempt=st.integers(0, 3), expected=st.sampled_from(JobState))
+    def end_waiting(self, number: int, attempt: int, expected: JobState) -> None:
+        if expected in FINAL_STATES or expected is JobState.RUNNING:
+            return
+        model = self.jobs.get(number)
+        holds = model is not None and model.state is expected and model.attempt == attempt
+        ending = make_ending(number, attempt=attempt, state=JobState.CANCELLED, finish_reason=None)
+        self.gather(end_waiting_job(make_job(number), ending, expected), holds=holds)
+        if model is not None and holds:
+            model.state = JobState.CANCELLED
+            model.endings += 1
+
+    @rule()
+    def flush(self) -> None:
+        """Hand over all that gathered, as one list."""
+        gathered, self.gathered = self.gathered, []
+        outcomes = self.loop.run_until_complete(self._submit([op for op, _ in gathered]))
+        for (operation, holds), outcome in zip(gathered, outcomes, strict=True):
+            assert (outcome == Committed()) is holds, (operation, outcome)
+
+    async def _submit(self, operations: list[Operation]) -> list[Any]:
+        return await asyncio.gather(*self.database.writer.submit_many(operations))
+
+    @invariant()
+    def the_store_agrees_with_the_model(self) -> None:
+        if self.gathered or not hasattr(self, "database"):
+            return
+        rows = query(self.directory, "SELECT id, state, attempt, stop_reason FROM job")
+        assert {row[0]: row[1:] for row in rows} == {
+            job_id(number): (model.state, model.attempt, model.stop)
+            for number, model in self.jobs.items()
+        }
+        reports = query(self.directory, "SELECT subject, seq FROM report ORDER BY seq")
+        assert [seq for _, seq in reports] == list(range(1, len(reports) + 1))
+        ended = [job_id(number) for number, model in self.jobs.items() if model.endings]
+        assert sorted(subject for subject, _ in reports) == sorted(ended)
+        assert all(model.endings <= 1 for model in self.jobs.values())
+        counts = query(self.directory, "SELECT job, sum(delivered_tokens) FROM attempt GROUP BY 1")
+        for job, delivered in counts:
+            assert delivered == self.jobs[int(job.removeprefix("job_"), 16)].delivered
+
+
+TestStore = StoreMachine.TestCase
+TestStore.settings = settings(
+    max_examples=25,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
