@@ -10,9 +10,13 @@ from litestar import Litestar
 from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 
+from app.http.admin.drain import AdminController, AdminDoor
 from app.http.errors import EXCEPTION_HANDLERS
 from app.http.guards import HostCheck
 from app.http.health import HealthController, HealthDoor
+from app.http.native.controller import JobsController
+from app.http.native.following import EventsDoor
+from app.http.native.jobs import JobsDoor
 from app.http.openai.chat import ChatController, ChatDoor
 from app.http.openai.models import ModelsController, ModelsDoor
 from app.http.ports import Ports
@@ -40,9 +44,18 @@ def create_app(
         keepalive_interval_s=settings.keepalive_interval_s, write_timeout_s=write_timeout_s
     )
     app = Litestar(
-        route_handlers=[ChatController, ModelsController, HealthController],
+        route_handlers=[
+            ChatController,
+            ModelsController,
+            JobsController,
+            AdminController,
+            HealthController,
+        ],
         dependencies={
             "chat": _always(ChatDoor(ports, limits, settings.body_bytes_max)),
+            "jobs": _always(JobsDoor(ports, settings.body_bytes_max)),
+            "events": _always(EventsDoor(ports.following, limits)),
+            "admin": _always(AdminDoor(ports.draining, ports.overview)),
             "models": _always(ModelsDoor(ports.overview)),
             "health": _always(HealthDoor(ports.overview)),
         },

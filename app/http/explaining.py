@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from app.domain.errors import InvalidRequest, MalformedJson, MissingParameter, UnknownParameter
+
+T = TypeVar("T")
 
 UNDECODABLE: Final = (msgspec.DecodeError, RecursionError, ValueError)
 """What a decoder raises beside ``ValidationError``."""
@@ -19,6 +21,24 @@ _PATH: Final = re.compile(r" - at `(?:key in )?\$\.?(.*?)`$", re.DOTALL)
 _MISSING: Final = re.compile(r"^Object missing required field `(\w+)`")
 _UNKNOWN: Final = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
 _WRONG_TYPE: Final = re.compile(r"^Expected `([^`]+)`, got `([^`]+)`")
+
+
+def decode(
+    decoder: msgspec.json.Decoder[T], body: bytes, expected: Callable[[str], str | None]
+) -> T:
+    """What the decoder makes of a body, or the refusal of what is wrong with it.
+
+    Raises:
+        InvalidRequest: one of its kinds, naming the field where there is one.
+    """
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        if about_the_whole(error):
+            raise InvalidRequest(NOT_AN_OBJECT) from None
+        raise explained(error, expected) from None
+    except UNDECODABLE as error:
+        raise malformed(body, error) from None
 
 
 def malformed(body: bytes, error: Exception) -> MalformedJson:

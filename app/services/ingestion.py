@@ -24,6 +24,7 @@ from app.services.endings import Endings
 from app.services.fleet import Fleet, Worker
 from app.services.ledger import LiveJob
 from app.services.relay import Relay
+from app.storage.endings import AttemptOutcome
 from app.storage.frames import FrameOperation
 from app.storage.operations import Committed
 from app.storage.writer import OutcomeFuture, Writer
@@ -136,13 +137,13 @@ class Ingestion:
             case Progress():
                 fold.operation.progressed(live.id, live.attempt, event.done)
             case Finished():
-                self._end(fold, live, finished(live.stop))
+                self._end(fold, live, "finished", finished(live.stop))
             case Stopped():
-                self._end(fold, live, _stopped(live, event))
+                self._end(fold, live, "stopped", _stopped(live, event))
             case Failed():
-                self._end(fold, live, failed(event.failure, live.stop))
+                self._end(fold, live, "failed", failed(event.failure, live.stop))
             case Refused():
-                self._end(fold, live, refused(event.failure, live.stop))
+                self._end(fold, live, "refused", refused(event.failure, live.stop))
             case Answer():
                 pass
 
@@ -186,13 +187,15 @@ class Ingestion:
         self,
         fold: Fold,
         live: LiveJob,
-        outcome: tuple[JobState, Failure | None],
+        attempt: AttemptOutcome,
+        job: tuple[JobState, Failure | None],
         *,
         complete: bool = True,
     ) -> None:
-        ending = self._endings.decide(live, *outcome, complete=complete)
+        """The attempt came to this, and the job with it to that."""
+        ending = self._endings.decide(live, *job, complete=complete)
         fold.worker.held.pop(live.id, None)
-        fold.operation.ended(live.new, ending, stop_reason=live.stop)
+        fold.operation.ended(live.new, ending, stop_reason=live.stop, outcome=attempt)
         fold.endings.append((live, ending))
 
     def _stale(self, fold: Fold, event: Event) -> None:
@@ -211,7 +214,7 @@ class Ingestion:
             reason=reason,
         )
         failure = Failure(code="internal_error", message="The worker's output was inconsistent.")
-        self._end(fold, live, failed(failure, live.stop), complete=False)
+        self._end(fold, live, "failed", failed(failure, live.stop), complete=False)
         cancel = Cancel(self._epoch, CommandId(0), live.id, live.attempt)
         self._fleet.send(fold.worker, [cancel])
 

@@ -43,6 +43,8 @@ class Checkpoints:
         self._gate = wal_bytes_max
         self._commits = 0
         self._counts = counts
+        # After the log was emptied its file shrinks to this, so that its size says how full it is.
+        driver.execute(f"PRAGMA journal_size_limit = {wal_bytes_max // 4}")
 
     @property
     def idle_wait_s(self) -> float | None:

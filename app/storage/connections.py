@@ -5,6 +5,7 @@ SQLite ignores what it does not know or cannot do, and a network file system sil
 write-ahead log.
 """
 
+import os
 import sqlite3
 import sys
 from pathlib import Path
@@ -18,7 +19,6 @@ from app.storage.errors import SettingRefused
 BUSY_TIMEOUT_MS: Final = 5_000
 READERS: Final = 4
 _CACHE_KIB: Final = 65_536
-_JOURNAL_BYTES: Final = 4 * 1024 * 1024
 _FULLFSYNC: Final = 1 if sys.platform == "darwin" else 0
 
 _COMMON: Final[dict[str, int | str]] = {
@@ -35,8 +35,6 @@ _WRITER: Final[dict[str, int | str]] = {
     "fullfsync": _FULLFSYNC,
     "checkpoint_fullfsync": _FULLFSYNC,
     "cache_size": -_CACHE_KIB,
-    # After the log was emptied its file shrinks to this, so that its size says how full it is.
-    "journal_size_limit": _JOURNAL_BYTES,
     **_COMMON,
 }
 _READER: Final[dict[str, int | str]] = {**_COMMON, "cache_size": -16_384, "query_only": 1}
@@ -76,8 +74,8 @@ def reader_engine(path: Path) -> AsyncEngine:
 
 def create_file(path: Path) -> None:
     """Make an empty database file that only this user can read, with the settings that must be
-    made before its first table. An existing one is left alone."""
-    if path.exists():
+    made before its first table. One that holds anything is left alone."""
+    if path.exists() and path.stat().st_size:
         return
     path.touch(0o600)
     driver = sqlite3.connect(path, isolation_level=None)
@@ -86,6 +84,16 @@ def create_file(path: Path) -> None:
         driver.execute("PRAGMA journal_mode = WAL")
     finally:
         driver.close()
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    """See that the new file's name survives a power cut, too."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _apply(cursor: Cursor, settings: dict[str, int | str]) -> None:

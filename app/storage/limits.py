@@ -13,8 +13,9 @@ class WriterLimits:
     """Operations in one commit."""
     lazy_wait_s: float = 0.25
     """How long lazy operations wait for others to ride along with."""
-    wal_bytes_max: int = 64 * 1024 * 1024
-    """Size of the write-ahead log above which it is emptied between commits."""
+    wal_bytes_max: int = 16 * 1024 * 1024
+    """Size of the write-ahead log above which it is emptied between commits: the larger, the
+    rarer and the longer the pause."""
     retry_first_s: float = 0.05
     """First wait while the disk is full or the file busy; doubled each time."""
     retry_max_s: float = 2.0

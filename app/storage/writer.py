@@ -192,8 +192,9 @@ class Writer:
 
     def _failed(self, error: Exception) -> None:
         self._failure = StoreFailed(f"the store can no longer be written: {error}")
-        waiting, self._waiting = self._waiting, []
-        for pending in waiting:
+        lost = self._thread.left() + self._waiting
+        self._waiting, self._in_thread = [], 0
+        for pending in lost:
             settle(pending.future, self._failure)
         self._on_fatal(error)
 

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from app.storage.batching import shared_commit
 from app.storage.checkpoints import CheckpointCounts, Checkpoints
 from app.storage.committing import CommitCounts, CommitHooks, Committer
-from app.storage.errors import StoreError, StoreFailed, StoreFull, Trouble, trouble
+from app.storage.errors import StoreError, StoreFull, Trouble, trouble
 from app.storage.limits import WriterLimits
 from app.storage.operations import Operation, Outcome, Rank, Statement, Step
 
@@ -46,7 +46,7 @@ class ThreadEvents:
     full: Callable[[bool], None]
     """The disk is full, or no longer."""
     failed: Callable[[Exception], None]
-    """The thread has ended on this error. Everything it held was told ``done`` before."""
+    """The thread has ended on this error; ``left`` says what it has not told of."""
 
 
 @dataclass(slots=True)
@@ -105,6 +105,13 @@ class WriterThread:
         """Close the connection and end, after what was put."""
         self._queue.put(None)
 
+    def left(self) -> list[Pending]:
+        """After ``failed``: what was put and never told of, also what came too late."""
+        left = list(self._line)
+        while not self._queue.empty():
+            left += self._queue.get() or ()
+        return left
+
     def _run(self) -> None:
         try:
             driver = self._connect()
@@ -115,7 +122,7 @@ class WriterThread:
         try:
             self._serve(driver)
         except Exception as error:  # noqa: BLE001 - whatever it was, nobody may wait for ever
-            self._give_up(error)
+            self._events.failed(error)
         finally:
             driver.close()
             self.ended.set_result(None)
@@ -198,12 +205,6 @@ class WriterThread:
     def _set_full(self, *, full: bool) -> None:
         self._full = full
         self._events.full(full)
-
-    def _give_up(self, error: Exception) -> None:
-        reason = StoreFailed(f"the store can no longer be written: {error}")
-        left, self._line = list(self._line), deque()
-        self._done([(pending, reason) for pending in left])
-        self._events.failed(error)
 
     def _done(self, done: Done) -> None:
         self._events.done(done, not self._line)

@@ -85,7 +85,7 @@ def notes(comparison: Comparison) -> Iterator[str]:
             between = middle(rounds, lambda s: s.between_ms)
             gap = middle(comparison.rounds[OURS], lambda s: s.gap_p50_ms)
             yield (
-                f"a decode step of the bare loop {step:.2f} ms, from it to the next {between:.2f} ms; "
+                f"a decode step of the bare loop {step:.2f} ms, to the next {between:.2f} ms; "
                 f"a gap of mlxq {gap:.2f} ms"
             )
         yield from _oddities(side, rounds)

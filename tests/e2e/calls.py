@@ -23,6 +23,7 @@ class Call:
         self, server: RunningServer, content: str, *, stream: bool = True, **fields: Any
     ) -> None:
         body = json.dumps(server.body(content, stream=stream, **fields))
+        self.answer_id = ""
         self._connection = http.client.HTTPConnection(*server.address, timeout=TIMEOUT_S)
         self._connection.request("POST", CHAT, body, {"content-type": "application/json"})
 
@@ -58,23 +59,30 @@ class Call:
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The rest of a stream, which must end with ``[DONE]`` and nothing after it."""
-        while (payload := self._next_payload()) != "[DONE]":
-            yield json.loads(payload)
+        while (event := self._next_event()) is not None:
+            yield event
         assert not self.head.read().strip()
 
     def read_text(self, chars: int = 1) -> str:
         """Read until at least so much text has come."""
         text = ""
         while len(text) < chars:
-            text += text_of([json.loads(self._next_payload())])
+            event = self._next_event()
+            assert event is not None, f"the stream ended after {text!r}"
+            text += text_of([event])
         return text
 
-    def _next_payload(self) -> str:
-        while True:
-            line = self.head.readline()
-            assert line, "the stream ended without [DONE]"
+    def _next_event(self) -> dict[str, Any] | None:
+        """The next event; None for ``[DONE]``."""
+        while line := self.head.readline():
             if line.startswith(b"data: "):
-                return line.removeprefix(b"data: ").decode().strip()
+                payload = line.removeprefix(b"data: ").strip()
+                return None if payload == b"[DONE]" else self._noted(json.loads(payload))
+        raise AssertionError("the stream ended without [DONE]")
+
+    def _noted(self, event: dict[str, Any]) -> dict[str, Any]:
+        self.answer_id = event.get("id", self.answer_id)
+        return event
 
 
 def text_of(events: list[dict[str, Any]]) -> str:

@@ -34,9 +34,15 @@ class Store:
         (row,) = self.rows("SELECT * FROM job WHERE id = ?", job)
         return row
 
-    def last_job(self, model: str | None = None) -> Row:
-        """The job that was submitted last."""
-        return [job for job in self.jobs() if model in (None, job["model"])][-1]
+    def count(self) -> int:
+        """How many jobs there are."""
+        return len(self.jobs())
+
+    def submitted_after(self, count: int) -> str:
+        """The id of the one job that is submitted after the first ``count``, once it is."""
+        wait_until(lambda: self.count() > count, 10, "the next job")
+        (job,) = self.jobs()[count:]
+        return job["id"]
 
     def ended(self, job: str, timeout: float = 10) -> Row:
         """The job with this id, once it has ended."""

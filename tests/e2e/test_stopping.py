@@ -62,8 +62,8 @@ def test_after_a_short_grace_streams_are_told_that_they_were_interrupted(site: S
         assert finish_of(events) is None
     assert server.ended() == 0
     assert not site.workers()
-    for events in answers:
-        job = server.store.job(job_id(events[0]["id"]))
+    for stream in streams:
+        job = server.store.job(job_id(stream.answer_id))
         (attempt,) = server.store.attempts(job["id"])
         assert (job["state"], failure_code(job)) == ("failed", "parent_lost")
         assert attempt["outcome"] == "stopped"

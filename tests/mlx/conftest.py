@@ -7,19 +7,13 @@ from typing import Any
 
 import pytest
 
+import tests.mlx.arithmetic  # noqa: F401 - for its effect
 from shared.launch import EngineSettings
 from tests.default_model import default_model_path
 from tests.models import make_tiny_llama
-from worker import blas
 from worker.engine.mlx_engine import MlxEngine
 
 OpenMlx = Callable[..., MlxEngine]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def optimised_arithmetic(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The same arithmetic as in a worker, if no earlier test has imported MLX without it."""
-    blas.load("auto", 0, tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from typing_extensions import override
 
 from app.domain.job import FINAL_STATES, JobState, StopReason
 from app.domain.transitions import finished
@@ -81,6 +82,7 @@ class StoreMachine(RuleBasedStateMachine):
         await start_generation(database)
         return database
 
+    @override
     def teardown(self) -> None:
         self.flush()
         self.loop.run_until_complete(self.database.close())
@@ -245,5 +247,5 @@ TestStore.settings = settings(
     max_examples=25,
     stateful_step_count=40,
     deadline=None,
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=[HealthCheck.too_slow],
 )

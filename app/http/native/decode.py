@@ -7,21 +7,14 @@ Everything that is wrong is named by its place: ``body.messages[2].role``, and i
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from app.domain.draft import IdempotencyKey, JobDraft
 from app.domain.errors import InvalidRequest, StringTooLong
 from app.domain.job import Durability, JobClass
-from app.http.explaining import (
-    NOT_AN_OBJECT,
-    UNDECODABLE,
-    about_the_whole,
-    explained,
-    malformed,
-    within,
-)
+from app.http.explaining import decode, within
 from app.http.native.schema import (
     ATTEMPTS_MAX,
     BULK_MAX,
@@ -37,8 +30,6 @@ from app.http.openai import decode as openai
 from app.http.openai.conversation import conversation
 from shared.limits import SEED_MAX
 from shared.requests import ChatRequest
-
-T = TypeVar("T")
 
 SURFACE: Final = "native"
 
@@ -104,24 +95,6 @@ def decode_bulk(body: bytes) -> BulkSubmission:
         InvalidRequest: one of its kinds, naming the job and the field.
     """
     return decode(_MANY, body, lambda path: EXPECTED.get(_IN_BULK.sub("", path)))
-
-
-def decode(
-    decoder: msgspec.json.Decoder[T], body: bytes, expected: Callable[[str], str | None]
-) -> T:
-    """What the decoder makes of a body, or the refusal of what is wrong with it.
-
-    Raises:
-        InvalidRequest: one of its kinds, naming the field where there is one.
-    """
-    try:
-        return decoder.decode(body)
-    except msgspec.ValidationError as error:
-        if about_the_whole(error):
-            raise InvalidRequest(NOT_AN_OBJECT) from None
-        raise explained(error, expected) from None
-    except UNDECODABLE as error:
-        raise malformed(body, error) from None
 
 
 def to_draft(

@@ -7,30 +7,18 @@ has. An ``Output`` is written as one event per numbered part, and cut where that
 from collections.abc import Sequence
 from typing import Any, Final, assert_never
 
-import msgspec
-
 from app.domain.errors import JobServerError, StreamInterrupted
 from app.domain.events import Ended, FollowedEvent, Output, Started
 from app.domain.job import Ending
 from app.domain.numbering import shown
 from app.http.errors import error_answer
 from app.http.native.render import failure_object, usage_object
-from app.http.native.schema import JobFailure, JobUsage
 from app.http.openai.render import json_line
 from shared.ids import JobId
 from shared.messages import CloseItem, Finish, OpenItem, Part, Reasoning, Text, ToolArguments
 
 _FIRST: Final = 1
 """The number behind ``created``, which is number 0 of every job."""
-
-
-class EndedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """How the job ended."""
-
-    state: str
-    finish_reason: str | None
-    usage: JobUsage
-    failure: JobFailure | None
 
 
 class JobEvents:
@@ -75,32 +63,9 @@ class JobEvents:
         seq = output.seq
         for part in output.parts:
             if shown(part):
-                self._add_part(seq, output.choice, part, frames)
+                kind, data = _told(part)
+                self._add(seq, kind, {"choice": output.choice, **data}, frames)
                 seq += 1
-
-    def _add_part(self, seq: int, choice: int, part: Part, frames: list[bytes]) -> None:
-        match part:
-            case Text():
-                self._add(seq, "text", {"choice": choice, "text": part.text}, frames)
-            case Reasoning():
-                self._add(seq, "reasoning", {"choice": choice, "text": part.text}, frames)
-            case ToolArguments():
-                self._add(seq, "tool_arguments", {"choice": choice, "text": part.text}, frames)
-            case OpenItem():
-                opened = {
-                    "choice": choice,
-                    "item": part.ordinal,
-                    "kind": part.kind,
-                    "name": part.name,
-                }
-                self._add(seq, "item_open", opened, frames)
-            case CloseItem():
-                closed = {"choice": choice, "item": part.ordinal}
-                self._add(seq, "item_close", closed, frames)
-            case Finish():
-                pass  # told with the ending
-            case _:
-                assert_never(part)
 
     def _add(self, seq: int, kind: str, data: dict[str, Any], frames: list[bytes]) -> None:
         if seq >= self._next:
@@ -111,6 +76,24 @@ class JobEvents:
 def _frame(kind: str, seq: int, data: dict[str, Any]) -> bytes:
     payload = json_line({"type": kind, "seq": seq, **data})
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (seq, kind.encode(), payload)
+
+
+def _told(part: Part) -> tuple[str, dict[str, Any]]:
+    match part:
+        case Text():
+            return "text", {"text": part.text}
+        case Reasoning():
+            return "reasoning", {"text": part.text}
+        case ToolArguments():
+            return "tool_arguments", {"text": part.text}
+        case OpenItem():
+            return "item_open", {"item": part.ordinal, "kind": part.kind, "name": part.name}
+        case CloseItem():
+            return "item_close", {"item": part.ordinal}
+        case Finish():
+            raise AssertionError("a finish takes no number: it is told with the ending")
+        case _:
+            assert_never(part)
 
 
 def _ended(ending: Ending) -> dict[str, Any]:

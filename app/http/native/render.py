@@ -1,5 +1,7 @@
 """Jobs in the words of the native door."""
 
+from msgspec import UNSET
+
 from app.domain.job import Usage
 from app.domain.view import ChoiceView, JobPage, JobView
 from app.http.native.schema import (
@@ -11,7 +13,6 @@ from app.http.native.schema import (
     JobUsage,
     QueuePlace,
 )
-from msgspec import UNSET
 from shared.failures import Failure
 
 

@@ -7,18 +7,27 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
+
+import msgspec
 
 from app.domain.draft import JobDraft
-from app.domain.errors import JobServerError
+from app.domain.errors import IdempotencyConflict, InvalidRequest, JobServerError
 from app.domain.events import Ended, FollowedEvent, Output, Started
 from app.domain.job import Ending, JobState, Usage
+from app.domain.view import JobView
 from app.http.ports import Ports
 from shared.failures import Failure
 from shared.ids import JobId
 from shared.messages import Finish, Part, Text
+from tests.integration.http.job_doubles import (
+    CREATED_AT,
+    FakeDraining,
+    FakeJobs,
+    job_id,
+    view_of,
+)
 
-CREATED_AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MODEL = "tiny/model"
 
 
@@ -77,6 +86,7 @@ class FakeTicket:
     )
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     cancels: int = 0
+    replayed: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,8 +111,8 @@ def open_gate() -> asyncio.Event:
 
 
 @dataclass(eq=False)
-class FakeServices:
-    """All four ports at once. ``script`` says what happens to a job as it is submitted."""
+class FakeServices(FakeJobs, FakeDraining):
+    """All ports at once. ``script`` says what happens to a job as it is submitted."""
 
     script: Callable[[FakeTicket], None] = lambda _ticket: None
     refusal: Exception | None = None
@@ -113,9 +123,23 @@ class FakeServices:
     admission: asyncio.Event = field(default_factory=open_gate)
     submitting: asyncio.Event = field(default_factory=asyncio.Event)
     by_id: dict[JobId, FakeTicket] = field(default_factory=dict[JobId, FakeTicket])
+    keys: dict[tuple[str, str, str, str], tuple[str, JobId]] = field(
+        default_factory=dict[tuple[str, str, str, str], tuple[str, JobId]]
+    )
+    followers: "asyncio.Queue[FakeFollower]" = field(default_factory=asyncio.Queue)
+    followed_from: list[int] = field(default_factory=list[int])
+    told: list[FollowedEvent] = field(default_factory=list[FollowedEvent])
+    """What every follower of a job is handed as it begins, whatever number it asks for."""
 
     def ports(self) -> Ports[FakeTicket]:
-        return Ports(submission=self, following=self, cancellation=self, overview=self)
+        return Ports(
+            submission=self,
+            following=self,
+            cancellation=self,
+            jobs=self,
+            draining=self,
+            overview=self,
+        )
 
     async def submit(self, draft: JobDraft) -> FakeTicket:
         self.drafts.append(draft)
@@ -123,11 +147,58 @@ class FakeServices:
         await self.admission.wait()
         if self.refusal:
             raise self.refusal
-        job_id = JobId(f"job_{len(self.drafts):032x}")
-        ticket = self.by_id[job_id] = FakeTicket(job_id, draft.model)
-        self.tickets.put_nowait(ticket)
+        known = self._known(draft)
+        return (
+            self._admit(draft) if known is None else FakeTicket(known, draft.model, replayed=True)
+        )
+
+    async def submit_many(self, drafts: Sequence[JobDraft]) -> Sequence[JobId]:
+        self.drafts.extend(drafts)
+        if self.refusal:
+            raise self.refusal
+        return [self._known(draft) or self._admit(draft).job_id for draft in drafts]
+
+    async def retry(self, job: JobId, tenant: str) -> FakeTicket:
+        view = await self.get(job, tenant)
+        if not view.state.final:
+            raise InvalidRequest("The job has not ended.")
+        ticket = self._ticket(view.model)
+        self.add(msgspec.structs.replace(view, id=ticket.job_id, retry_of=job))
+        return ticket
+
+    def _admit(self, draft: JobDraft) -> FakeTicket:
+        ticket = self._ticket(draft.model)
+        self.add(view_of(draft, len(self.by_id)))
+        if draft.idempotency is not None:
+            self.keys[_scope(draft)] = (draft.idempotency.digest, ticket.job_id)
         self.script(ticket)
         return ticket
+
+    def _ticket(self, model: str) -> FakeTicket:
+        job = job_id(len(self.by_id) + 1)
+        ticket = self.by_id[job] = FakeTicket(job, model)
+        self.tickets.put_nowait(ticket)
+        return ticket
+
+    def _known(self, draft: JobDraft) -> JobId | None:
+        digest, job = self.keys.get(_scope(draft), ("", None))
+        if job is not None and draft.idempotency and draft.idempotency.digest != digest:
+            raise IdempotencyConflict
+        return job
+
+    async def follow(self, job: JobId, tenant: str, starting_after: int) -> FakeFollower:
+        self.followed_from.append(starting_after)
+        await self.get(job, tenant)
+        follower = FakeFollower()
+        follower.push(*self.told)
+        self.followers.put_nowait(follower)
+        return follower
+
+    async def cancel(self, job: JobId, tenant: str) -> JobView:
+        view = await self.get(job, tenant)
+        if not view.state.final:
+            self.end(job, JobState.CANCELLED)
+        return await self.get(job, tenant)
 
     async def await_start(self, ticket: FakeTicket) -> FollowedEvent | None:
         ticket.start_waited.set()
@@ -145,6 +216,11 @@ class FakeServices:
 
     def metrics(self) -> bytes:
         return b"# TYPE mlxq_up gauge\nmlxq_up 1\n"
+
+
+def _scope(draft: JobDraft) -> tuple[str, str, str, str]:
+    key = draft.idempotency
+    return (draft.tenant, key.method, key.path, key.key) if key else ("", "", "", "")
 
 
 def started() -> Started:

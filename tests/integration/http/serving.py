@@ -68,12 +68,12 @@ class InProcessServer(uvicorn.Server):
 
 @asynccontextmanager
 async def serving(
-    services: FakeServices, *, write_timeout_s: float = 30.0, **settings: Any
+    services: FakeServices, *, write_timeout_s: float = 30.0, on_port: int = 0, **settings: Any
 ) -> AsyncGenerator[InProcessServer]:
     app, stage = _application(write_timeout_s, msgspec.json.encode(settings))
     stage.services = services
     config = uvicorn.Config(
-        app, port=0, http="httptools", lifespan="off", log_config=None, access_log=False
+        app, port=on_port, http="httptools", lifespan="off", log_config=None, access_log=False
     )
     server = InProcessServer(config)
     running = asyncio.get_running_loop().create_task(server._serve())

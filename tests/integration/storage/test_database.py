@@ -77,6 +77,13 @@ def test_the_writers_connection_waits_for_the_disk(data_dir: Path) -> None:
     driver.close()
 
 
+async def test_a_start_that_was_killed_before_the_first_table_is_made_good(tmp_path: Path) -> None:
+    tmp_path.joinpath(DATABASE_NAME).touch()
+    async with opened(tmp_path):
+        pass
+    assert query(tmp_path, "PRAGMA auto_vacuum") == [(2,)]
+
+
 async def test_the_store_keeps_its_name_and_counts_its_parents(data_dir: Path) -> None:
     async with opened(data_dir) as first:
         pass

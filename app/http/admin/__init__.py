@@ -1,0 +1,1 @@
+"""The operator's door: draining, resuming, and how the server stands."""
