@@ -102,7 +102,18 @@ async def assemble(
         settings.models.default,
         lambda: submission.closed,
         workers.reason,
-        gauges(ledger, fleet, relay, workers, endings, ingestion, submission, writer),
+        gauges(
+            ledger,
+            fleet,
+            relay,
+            workers,
+            endings,
+            ingestion,
+            submission,
+            writer,
+            reception,
+            router,
+        ),
         version,
     )
     return Product(

@@ -65,7 +65,9 @@ def site(tmp_path: Path, worker_cache: Path) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="session")
-def scripted(tmp_path_factory: pytest.TempPathFactory, worker_cache: Path) -> Iterator[RunningServer]:
+def scripted(
+    tmp_path_factory: pytest.TempPathFactory, worker_cache: Path
+) -> Iterator[RunningServer]:
     """A server with the scripted engine, for tests that leave it as it was."""
     with site_in(tmp_path_factory.mktemp("scripted"), worker_cache) as place:
         yield place.start(settings={"server.body_bytes_max": 65_536})

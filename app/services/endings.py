@@ -6,17 +6,23 @@ ledger.
 """
 
 from functools import partial
+from typing import Final
 
+import msgspec
 import structlog
 
+from app.domain.errors import TemplateRefused
 from app.domain.events import Ended
-from app.domain.job import Ending, JobState
+from app.domain.job import Durability, Ending, JobState, NewJob
 from app.services.clock import Clock
 from app.services.ledger import Ledger, LiveJob
 from app.storage.jobs import end_waiting_job
 from app.storage.operations import Committed
 from app.storage.writer import OutcomeFuture, Writer
 from shared.failures import Failure
+
+QUOTING: Final = {TemplateRefused.code: TemplateRefused().message}
+"""Codes whose messages may quote the request, and what is stored in their place."""
 
 _log = structlog.get_logger("endings")
 
@@ -78,3 +84,12 @@ class Endings:
         elif not isinstance(future.result(), Committed):
             _log.error("ending_void", job=live.id, state=ending.state)
         self.show(live, ending)
+
+
+def recorded(new: NewJob, ending: Ending) -> Ending:
+    """The ending as it may be stored: of an attached job not a word of its request is."""
+    failure = ending.failure
+    if new.durability is not Durability.ATTACHED or failure is None or failure.code not in QUOTING:
+        return ending
+    unquoted = msgspec.structs.replace(failure, message=QUOTING[failure.code])
+    return msgspec.structs.replace(ending, failure=unquoted)

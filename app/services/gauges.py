@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator
 
+from app.dispatch.router import Router
 from app.services.endings import Endings
 from app.services.fleet import Fleet
 from app.services.ingestion import Ingestion
 from app.services.ledger import Ledger
 from app.services.overview import Gauge, Sample
+from app.services.reception import Reception
 from app.services.relay import Relay
 from app.services.submission import Submission
 from app.services.workers import Workers
@@ -22,6 +24,8 @@ def gauges(
     ingestion: Ingestion,
     submission: Submission,
     writer: Writer,
+    reception: Reception,
+    router: Router,
 ) -> list[Gauge]:
     """The server's metrics."""
     return [
@@ -43,6 +47,16 @@ def gauges(
         ),
         _counter("tokens", "Completion tokens received from workers.", lambda: ingestion.tokens),
         _counter("stale_events", "Events of no current attempt.", lambda: ingestion.stale_events),
+        _counter(
+            "unknown_workers",
+            "Messages of workers that this server did not start.",
+            lambda: reception.strangers,
+        ),
+        _counter(
+            "malformed_messages",
+            "Messages on the workers' socket that are none of the protocol's.",
+            lambda: router.malformed,
+        ),
         Gauge(name="workers", help="Workers by model and state.", read=lambda: _workers(fleet)),
         Gauge(name="worker_rows", help="Rows in use by model.", read=lambda: _rows(fleet)),
         _counter("worker_starts", "Worker processes started.", lambda: workers.starts),

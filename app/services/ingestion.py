@@ -20,7 +20,7 @@ from app.domain.events import Output, Started
 from app.domain.job import Ending, JobState
 from app.domain.transitions import failed, finished, refused, stopped
 from app.services.clock import Clock
-from app.services.endings import Endings
+from app.services.endings import Endings, recorded
 from app.services.fleet import Fleet, Worker
 from app.services.ledger import LiveJob
 from app.services.relay import Relay
@@ -195,7 +195,9 @@ class Ingestion:
         """The attempt came to this, and the job with it to that."""
         ending = self._endings.decide(live, *job, complete=complete)
         fold.worker.held.pop(live.id, None)
-        fold.operation.ended(live.new, ending, stop_reason=live.stop, outcome=attempt)
+        fold.operation.ended(
+            live.new, recorded(live.new, ending), stop_reason=live.stop, outcome=attempt
+        )
         fold.endings.append((live, ending))
 
     def _stale(self, fold: Fold, event: Event) -> None:

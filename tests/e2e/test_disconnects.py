@@ -171,4 +171,3 @@ def computed(server: RunningServer, job: str) -> int:
 def delivered(server: RunningServer, job: str) -> int:
     """Completion tokens delivered so far, as far as the store knows."""
     return sum(attempt["delivered_tokens"] for attempt in server.store.attempts(job))
-

@@ -3,8 +3,6 @@
 import signal
 from contextlib import ExitStack
 
-import psutil
-
 from tests.e2e.calls import Call
 from tests.e2e.server import RunningServer, Site
 from tests.e2e.store import failure_code, job_id
@@ -44,9 +42,8 @@ def test_a_worker_without_a_parent_leaves_after_the_grace(site: Site) -> None:
     server = site.start({"step_s": 0.01}, settings(orphan_grace_s=1))
     with ExitStack() as stack:
         jobs = killed_with_open_jobs(server, stack)
-    (worker,) = site.workers()
+    assert len(site.workers()) == 1
     wait_until(lambda: not site.workers(), 1 + 4, "the worker's leaving")
-    assert not worker.is_running()
     assert {server.store.job(job)["state"] for job in jobs} == {"running", "available"}
     again = site.start({"step_s": 0.01})
     assert_lost_with_their_parent(again, jobs)
@@ -64,10 +61,9 @@ def test_a_worker_of_an_earlier_start_is_told_to_exit(site: Site) -> None:
     (left,) = site.workers()
     again = site.start({"step_s": 0.01}, settings(orphan_grace_s=60))
     assert again.chat("hello").status_code == 200
-    wait_until(lambda: not left.is_running() or zombie(left), 10, "the old worker's leaving")
+    wait_until(lambda: left not in site.workers(), 10, "the old worker's leaving")
     assert_lost_with_their_parent(again, jobs)
     assert again.store.job(done)["state"] == "completed"
-    assert [worker.pid for worker in site.workers()] != [left.pid]
     assert len(site.workers()) == 1
     assert again.stop() == 0
     assert not site.workers()
@@ -82,10 +78,3 @@ def test_a_server_killed_while_its_worker_loads_leaves_nothing(site: Site) -> No
     wait_until(lambda: not site.workers(), 10, "the old worker's leaving")
     assert_lost_with_their_parent(again, [job["id"] for job in again.store.jobs()])
     assert again.chat("hello").status_code == 200
-
-
-def zombie(process: psutil.Process) -> bool:
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True

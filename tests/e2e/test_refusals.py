@@ -77,7 +77,9 @@ REFUSALS = [
     invalid("max_tokens", 1.5),
     invalid("max_tokens", "many"),
     invalid("max_completion_tokens", 0),
-    Refusal("two limits", {"max_tokens": 1, "max_completion_tokens": 2}, "invalid_value", "max_tokens"),
+    Refusal(
+        "two limits", {"max_tokens": 1, "max_completion_tokens": 2}, "invalid_value", "max_tokens"
+    ),
     invalid("stop", 5),
     invalid("stop", ""),
     invalid("stop", ["a", ""]),
@@ -239,7 +241,9 @@ def test_no_refusal_at_the_door_leaves_a_job(scripted: RunningServer) -> None:
 
 
 @pytest.fixture(scope="module")
-def one_row(tmp_path_factory: pytest.TempPathFactory, worker_cache: Path) -> Iterator[RunningServer]:
+def one_row(
+    tmp_path_factory: pytest.TempPathFactory, worker_cache: Path
+) -> Iterator[RunningServer]:
     """One row, and room for one that waits."""
     with site_in(tmp_path_factory.mktemp("one-row"), worker_cache) as place:
         settings = {"worker.rows": 1, "worker.prefetch": 0, "queue.interactive_max": 1}

@@ -18,7 +18,9 @@ _SAMPLES: Final = 64
 _SAMPLE_BYTES: Final = 4_096
 _HEADER_BYTES_MAX: Final = 64 * 1024 * 1024
 _SMALL_PATTERNS: Final = ("*.json", "*.jinja", "*.model", "*.tiktoken", "*.txt")
-_NOT_COVERED: Final = frozenset({"README.txt", "LICENSE.txt", "model.safetensors.index.json"})
+_NOT_COVERED: Final = frozenset(
+    {"README.txt", "LICENSE.txt", "MODEL.json", "model.safetensors.index.json"}
+)
 
 
 def fingerprint(path: Path, *, dtype: str, dense: bool) -> str:

@@ -39,7 +39,7 @@ def test_a_kill_in_the_middle_of_commits_loses_nothing_acknowledged(data_dir: Pa
     inserted: set[int] = set()
     ended: set[int] = set()
     dice = random.Random(7)
-    for round_ in range(5):
+    for round_ in range(3):
         lines = run_and_kill(data_dir, first=round_ * 1_000_000, after=dice.randrange(20, 900))
         inserted |= {number for kind, number in lines if kind == "i"}
         ended |= {number for kind, number in lines if kind == "e"}
