@@ -89,6 +89,8 @@ async def _run(product: Product, settings: Settings, listener: socket) -> None:
         submission=product.submission,
         following=product.following,
         cancellation=product.cancellation,
+        jobs=product.jobs,
+        draining=product.draining,
         overview=product.overview,
     )
     config = uvicorn.Config(
@@ -105,7 +107,7 @@ async def _run(product: Product, settings: Settings, listener: socket) -> None:
     server = Server(
         config,
         on_started=lambda: _announce(listener, settings),
-        on_stop=product.shutdown.finish_jobs,
+        on_stop=product.settle,
     )
     _stop_on_signals(server, product)
     await server.serve(sockets=[listener])

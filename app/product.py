@@ -4,30 +4,43 @@
 """
 
 import os
+import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.catalogue.entries import Catalogue
 from app.dispatch.router import Router
-from app.services.boot import reconcile
+from app.services.adoption import Adoption
+from app.services.attempts import Attempts
+from app.services.boot import Boot, Past, past_of
 from app.services.cancellation import Cancellation
 from app.services.clock import Clock
+from app.services.deadlines import Deadlines
+from app.services.draining import Draining
 from app.services.endings import Endings
-from app.services.fleet import Fleet, Worker
+from app.services.fleet import Fleet
 from app.services.following import Following
 from app.services.gauges import gauges
 from app.services.ingestion import Ingestion
+from app.services.jobs import Jobs
 from app.services.launching import Launcher
 from app.services.ledger import Ledger
 from app.services.liveness import Liveness
 from app.services.models import Models
 from app.services.overview import Overview
+from app.services.preemption import Preemption
+from app.services.recall import Recall
 from app.services.reception import Reception
 from app.services.relay import Relay
+from app.services.replays import Replays
 from app.services.rescue import Rescue
+from app.services.retention import Retention
+from app.services.returns import Returns
 from app.services.shutdown import Shutdown
+from app.services.starts import Starts
 from app.services.submission import Submission
+from app.services.tasks import Tasks
 from app.services.workers import Workers
 from app.settings import Settings
 from app.storage.database import Database
@@ -38,31 +51,45 @@ from shared.ids import IdMint
 class Product:
     """Everything that is alive between start and stop."""
 
+    settings: Settings
     database: Database
+    tasks: Tasks
     router: Router
     reception: Reception
     ledger: Ledger
     fleet: Fleet
-    relay: Relay
-    workers: Workers
+    boot: Boot
     submission: Submission
     following: Following
     cancellation: Cancellation
+    jobs: Jobs
+    draining: Draining
     overview: Overview
     shutdown: Shutdown
     liveness: Liveness
-    settings: Settings
+    retention: Retention
+    workers: Workers
 
     async def start(self) -> None:
-        """Open the socket and begin to listen to workers."""
+        """Put the past in order, open the socket, begin to listen to workers."""
+        await self.boot.run()
         self.router.open(self.reception.messages, self.reception.unreachable)
         self.liveness.start()
+        self.boot.go_on()
+        self.retention.start()
+
+    async def settle(self) -> None:
+        """Admit nothing more, settle what is in flight, end every stream."""
+        await self.shutdown.settle()
+        self.following.stop()
 
     async def stop(self) -> None:
-        """End what is open, stop the workers, close the store."""
+        """Stop the workers, close the socket and the store."""
         grace_s = 0.0 if self.shutdown.forced else self.settings.worker.stop_grace_s
         await self.workers.stop(grace_s)
+        self.retention.stop()
         self.liveness.stop()
+        await self.tasks.close()
         self.router.close()
         await self.database.close()
 
@@ -70,65 +97,203 @@ class Product:
 async def assemble(
     settings: Settings, database: Database, socket_path: Path, clock: Clock, version: str
 ) -> Product:
-    """Make every service over an open store, which is first reconciled with the past."""
-    epoch, store = database.parent_epoch, database.store_id
-    past = await reconcile(database, clock)
-    mint = IdMint(lambda: time.time_ns() // 1_000_000, os.urandom, past.last_id_body)
-    ledger, fleet = Ledger(), Fleet()
-    writer = database.writer
-    relay = Relay(fleet, writer, clock, epoch, store, past.last_command + 1)
-    endings = Endings(ledger, writer, clock)
-    rescue = Rescue(fleet, endings, writer, clock)
-    launcher = Launcher(settings, f"ipc://{socket_path}", store, epoch)
-    router = Router(socket_path, lambda: writer.depth > settings.queue.writer_max)
-    fleet.transport = router
-    workers = Workers(fleet, relay, rescue, endings, writer, clock, mint, launcher, router.drain)
-    ingestion = Ingestion(fleet, relay, endings, writer, clock, epoch, workers.replace)
-    cancellation = Cancellation(ledger, fleet, relay, endings, writer, clock, epoch)
-
-    def greeted(worker: Worker) -> None:
-        relay.resend(worker)
-        cancellation.resend(worker)
-
-    reception = Reception(
-        fleet, router, ingestion, clock, epoch, workers.became_ready, workers.replace, greeted
+    """Make every service over an open store."""
+    return _Assembly(settings, database, socket_path, clock, await past_of(database)).product(
+        version
     )
-    models = Models(Catalogue.of(settings), clock)
-    submission = Submission(
-        models, ledger, fleet, relay, workers, endings, cancellation, writer, clock, mint, settings
-    )
-    overview = Overview(
-        models,
-        settings.models.default,
-        lambda: submission.closed,
-        workers.reason,
-        gauges(
-            ledger,
-            fleet,
-            relay,
-            workers,
-            endings,
-            ingestion,
-            submission,
+
+
+class _Assembly:
+    """The wiring, in the order in which things need each other."""
+
+    def __init__(
+        self, settings: Settings, database: Database, socket_path: Path, clock: Clock, past: Past
+    ) -> None:
+        self.settings, self.database, self.clock = settings, database, clock
+        writer, epoch, store = database.writer, database.parent_epoch, database.store_id
+        self.mint = IdMint(lambda: time.time_ns() // 1_000_000, os.urandom, past.last_id_body)
+        self.tasks, self.ledger, self.fleet = Tasks(), Ledger(), Fleet()
+        self.models = Models(Catalogue.of(settings), clock)
+        self.launcher = Launcher(settings, f"ipc://{socket_path}", store, epoch)
+        self.router = Router(socket_path, lambda: writer.depth > settings.queue.writer_max)
+        self.fleet.transport = self.router
+        self.recall = Recall(database, self.ledger)
+        self.relay = Relay(
+            self.fleet, writer, clock, self.recall, self.tasks, epoch, store, past.last_command + 1
+        )
+        self.endings = Endings(self.ledger, self.fleet, writer, clock)
+        self.returns = Returns(
+            self.ledger,
+            self.relay,
+            self.endings,
             writer,
-            reception,
-            router,
-        ),
-        version,
-    )
-    return Product(
-        database=database,
-        router=router,
-        reception=reception,
-        ledger=ledger,
-        fleet=fleet,
-        relay=relay,
-        workers=workers,
-        submission=submission,
-        following=Following(fleet, clock, settings.server.header_wait_s),
-        cancellation=cancellation,
-        overview=overview,
-        shutdown=Shutdown(submission, ledger, cancellation, settings.server.shutdown_grace_s),
-        liveness=Liveness(fleet, workers, clock, settings.worker),
-        settings=settings,
-    )
+            clock,
+            random.random,
+            settings.server.resume_wait_s,
+        )
+        self.starts = Starts(self.fleet, writer, clock, self.mint, self.launcher, self.models)
+        self._for_workers(epoch)
+        self._for_doors()
+        self._wire()
+
+    def _for_workers(self, epoch: int) -> None:
+        """What acts on workers and on what they say."""
+        writer, clock, fleet = self.database.writer, self.clock, self.fleet
+        self.rescue = Rescue(fleet, self.endings, self.returns, writer, clock)
+        self.workers = Workers(
+            fleet,
+            self.relay,
+            self.rescue,
+            self.endings,
+            self.starts,
+            writer,
+            clock,
+            self.router.drain,
+        )
+        self.jobs = Jobs(self.database, self.ledger, self.relay, self.recall)
+        self.cancellation = Cancellation(
+            self.ledger,
+            fleet,
+            self.relay,
+            self.endings,
+            self.jobs,
+            writer,
+            clock,
+            epoch,
+            self.settings.server.cancel_wait_s,
+        )
+        self.preemption = Preemption(fleet, self.relay, writer, clock, epoch)
+        self.adoption = Adoption(
+            fleet, self.relay, self.rescue, self.cancellation, self.preemption, epoch
+        )
+        attempts = Attempts(self.endings, self.returns)
+        self.ingestion = Ingestion(
+            fleet, self.relay, self.endings, self.returns, attempts, writer, clock, epoch
+        )
+        self.reception = Reception(
+            fleet,
+            self.router,
+            self.ingestion,
+            clock,
+            epoch,
+            self.workers.became_ready,
+            self.workers.broken,
+            self.adoption.greeted,
+        )
+
+    def _for_doors(self) -> None:
+        """What the doors ask."""
+        writer, clock = self.database.writer, self.clock
+        self.following = Following(
+            self.database, self.ledger, self.fleet, clock, self.settings.server.header_wait_s
+        )
+        self.deadlines = Deadlines(
+            self.relay, self.endings, self.cancellation, self.starts, clock
+        )
+        self.submission = Submission(
+            self.models,
+            self.ledger,
+            self.fleet,
+            self.relay,
+            self.starts,
+            self.returns,
+            self.endings,
+            self.cancellation,
+            self.deadlines,
+            self.jobs,
+            Replays(self.database, self.following, clock),
+            writer,
+            clock,
+            self.mint,
+            self.settings,
+        )
+        self.draining = Draining(
+            self.ledger,
+            self.relay,
+            self.cancellation,
+            self.preemption,
+            self.endings,
+            self.returns,
+            writer,
+            clock,
+            self.mint,
+            self.tasks,
+        )
+
+    def _wire(self) -> None:
+        """Calls upwards: who is told what, by those who know nothing of them."""
+        self.relay.on_demand = self.starts.want
+        self.relay.on_unsendable = self.endings.end_unheld
+        self.relay.on_sent = self.adoption.sent
+        self.starts.on_exit = self.workers.exited
+        self.starts.on_failed = self.workers.failed_start
+        self.starts.on_overdue = self.workers.broken
+        self.ingestion.on_broken = self.workers.broken
+        self.ingestion.on_folded = self.adoption.folded
+        self.cancellation.on_unanswered = self.workers.replace
+
+    def product(self, version: str) -> Product:
+        """Everything, ready to start."""
+        overview = Overview(
+            self.models,
+            self.settings.models.default,
+            lambda: "stopping"
+            if self.submission.closed
+            else ("draining" if self.draining.draining else None),
+            self.starts.reason,
+            gauges(
+                self.ledger,
+                self.fleet,
+                self.relay,
+                self.starts,
+                self.workers,
+                self.endings,
+                self.ingestion,
+                self.submission,
+                self.database.writer,
+                self.reception,
+                self.router,
+            ),
+            version,
+        )
+        boot = Boot(
+            self.database,
+            self.ledger,
+            self.fleet,
+            self.relay,
+            self.returns,
+            self.endings,
+            self.recall,
+            self.cancellation,
+            self.deadlines,
+            self.workers,
+            self.launcher,
+            self.clock,
+        )
+        grace_s = self.settings.server.shutdown_grace_s
+        return Product(
+            settings=self.settings,
+            database=self.database,
+            tasks=self.tasks,
+            router=self.router,
+            reception=self.reception,
+            ledger=self.ledger,
+            fleet=self.fleet,
+            boot=boot,
+            submission=self.submission,
+            following=self.following,
+            cancellation=self.cancellation,
+            jobs=self.jobs,
+            draining=self.draining,
+            overview=overview,
+            shutdown=Shutdown(self.submission, self.draining, grace_s),
+            liveness=Liveness(self.fleet, self.workers, self.clock, self.settings.worker),
+            retention=Retention(
+                self.database,
+                self.tasks,
+                self.endings,
+                self.clock,
+                self.settings.retention,
+            ),
+            workers=self.workers,
+        )

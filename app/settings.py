@@ -69,6 +69,12 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cancel_wait_s: Annotated[
         float, Meta(description="How long a cancel request waits for the job's end", ge=0, le=60)
     ] = 2.0
+    resume_wait_s: Annotated[
+        float,
+        Meta(
+            description="How long a foreground request waits when its worker died", ge=0, le=_DAY_S
+        ),
+    ] = 60.0
     keepalive_interval_s: Annotated[
         float,
         Meta(description="Silence on a stream after which a keep-alive is sent", ge=0.1, le=600),
@@ -223,6 +229,14 @@ class QueueSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 604_800.0
 
 
+class RetentionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long what has ended is kept."""
+
+    jobs_s: Annotated[
+        float, Meta(description="Ended jobs with their output", ge=0, le=10 * _YEAR_S)
+    ] = 2_592_000.0
+
+
 class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is logged and how it looks."""
 
@@ -243,6 +257,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     models: ModelsSettings = field(default_factory=ModelsSettings)
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     queue: QueueSettings = field(default_factory=QueueSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     log: LogSettings = field(default_factory=LogSettings)
 
     @property

@@ -16,6 +16,7 @@ CommandId = NewType("CommandId", int)
 """A row of the outbox towards workers; grows, never reused inside a store."""
 ReportId = NewType("ReportId", str)
 StoreId = NewType("StoreId", str)
+DrainId = NewType("DrainId", str)
 
 _RANDOM_BITS: Final = 80
 _RANDOM_BYTES: Final = _RANDOM_BITS // 8
@@ -48,6 +49,10 @@ class IdMint:
     def generation(self) -> GenerationId:
         """A new ``gen_…`` id."""
         return GenerationId(f"gen_{self._body()}")
+
+    def drain(self) -> DrainId:
+        """A new ``drain_…`` id."""
+        return DrainId(f"drain_{self._body()}")
 
     def request(self) -> str:
         """A new ``req_…`` id, for the request id header and the log."""

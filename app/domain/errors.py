@@ -148,9 +148,33 @@ class ModelUnavailable(JobServerError):
 
 
 class Draining(JobServerError):
-    """The server is being drained and takes no new foreground work."""
+    """The server is draining and takes no attached work; durable jobs are accepted and wait."""
 
     code: ClassVar[str] = "draining"
+
+
+class ModelChanged(JobServerError):
+    """The model has changed since the answer was begun."""
+
+    code: ClassVar[str] = "model_changed"
+
+
+class ResumeDiverged(JobServerError):
+    """The model gives another answer than the one that was begun."""
+
+    code: ClassVar[str] = "resume_diverged"
+
+
+class TooManyLosses(JobServerError):
+    """Workers died too often while this job was running."""
+
+    code: ClassVar[str] = "too_many_losses"
+
+
+class StorageDamaged(JobServerError):
+    """What was stored of this job is damaged."""
+
+    code: ClassVar[str] = "storage_damaged"
 
 
 class ShuttingDown(JobServerError):
@@ -208,6 +232,11 @@ RETRYABLE: Final[dict[str, bool]] = {
     "shutting_down": False,
     "stream_interrupted": False,
     "internal_error": False,
+    "model_changed": False,
+    "resume_diverged": False,
+    "too_many_losses": False,
+    "storage_damaged": False,
+    "draining": False,
 }
 """Codes a job can fail with, and whether another attempt of the same job could succeed."""
 

@@ -1,12 +1,13 @@
 """What a follower of a job is shown, in order. Numbers start at 0 and are contiguous.
 
 ``created`` is number 0 of every job; it is known from the job itself and carries nothing else, so
-followers start at what comes after it. An ``Output`` with k parts takes k numbers.
+followers start at what comes after it. An ``Output`` takes a number per part that is shown.
 """
 
 import msgspec
 
 from app.domain.job import Ending
+from app.domain.numbering import numbers
 from shared.messages import Part
 
 
@@ -26,6 +27,11 @@ class Output(msgspec.Struct, frozen=True):
     choice: int
     parts: tuple[Part, ...]
     tokens: int
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last part; one under ``seq`` when nothing is numbered."""
+        return self.seq + numbers(self.parts) - 1
 
 
 class Ended(msgspec.Struct, frozen=True):

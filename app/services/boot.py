@@ -1,17 +1,244 @@
-"""What an earlier parent left behind."""
-import msgspec
+"""What an earlier parent left behind, put in order before anything new is accepted.
 
+Generations that were declared lost, or were stopping, are ended for good. The others may still be
+alive: their workers are watched and expected to say ``Hello`` within ``ADOPT_TIMEOUT_S``, and what
+they hold goes on without a token computed again. Attached jobs end ``parent_lost``, since their
+connections died with that parent; stored and durable ones go on, now or when they are due.
+"""
+
+import asyncio
+from functools import partial
+
+import msgspec
+import structlog
+
+from app.dispatch.sessions import Session
+from app.domain.job import Durability, JobState, StopReason
+from app.domain.transitions import stopped
+from app.domain.worker_state import WorkerState
+from app.services.cancellation import Cancellation
 from app.services.clock import Clock
+from app.services.deadlines import Deadlines
+from app.services.endings import Endings
+from app.services.fleet import Fleet, Worker
+from app.services.launching import Launcher
+from app.services.ledger import Ledger, LiveJob
+from app.services.recall import DAMAGED, Recall, take_row
+from app.services.relay import Relay
+from app.services.returns import Returns
+from app.services.workers import Workers
 from app.storage.database import Database
+from app.storage.drains import interrupt_drains, load_running_drains
+from app.storage.errors import PayloadDamaged
+from app.storage.jobs import adopt_stored_jobs, request_stop
+from app.storage.reading import (
+    highest_command,
+    highest_id,
+    load_commands,
+    load_generations,
+    load_open_attempts,
+    load_open_jobs,
+)
+from app.storage.rows import AttemptRow, CommandRow, GenerationRow, JobRow
+from app.streams.broadcast import Channel
+from app.supervision.adopted import adopt
+from app.supervision.process import Exit
+from shared.ids import CommandId, GenerationId
+
+ADOPT_TIMEOUT_S = 10.0
+"""How long a worker of an earlier parent may take to come back."""
+
+_ALIVE = frozenset({WorkerState.STARTING, WorkerState.READY})
+_log = structlog.get_logger("boot")
 
 
 class Past(msgspec.Struct, frozen=True):
     """What a new parent must not use again."""
 
-    last_command: int
+    last_command: CommandId
     last_id_body: str | None
 
 
-async def reconcile(database: Database, clock: Clock) -> Past:
-    """End what cannot go on; returns where counting continues."""
-    return Past(0, None)
+async def past_of(database: Database) -> Past:
+    """Where counting continues."""
+    return Past(await highest_command(database.readers), await highest_id(database.readers))
+
+
+class Boot:
+    """Brings the open past into memory. Used once, before the socket opens."""
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: Ledger,
+        fleet: Fleet,
+        relay: Relay,
+        returns: Returns,
+        endings: Endings,
+        recall: Recall,
+        cancellation: Cancellation,
+        deadlines: Deadlines,
+        workers: Workers,
+        launcher: Launcher,
+        clock: Clock,
+    ) -> None:
+        self._database = database
+        self._writer = database.writer
+        self._ledger = ledger
+        self._fleet = fleet
+        self._relay = relay
+        self._returns = returns
+        self._endings = endings
+        self._recall = recall
+        self._cancellation = cancellation
+        self._deadlines = deadlines
+        self._workers = workers
+        self._launcher = launcher
+        self._clock = clock
+        self._queueable: list[LiveJob] = []
+
+    async def run(self) -> None:
+        """Take everything open into memory and end what cannot go on."""
+        readers = self._database.readers
+        await self._writer.submit(adopt_stored_jobs())
+        drains = await load_running_drains(readers)
+        if drains:
+            await self._writer.submit(interrupt_drains(drains, self._clock.now()))
+        jobs = {row.new.id: row for row in await load_open_jobs(readers)}
+        attempts = {row.job: row for row in await load_open_attempts(readers)}
+        generations = await load_generations(readers)
+        commands = {g.id: await load_commands(readers, g.id) for g in generations}
+        workers = {g.id: self._worker(g) for g in generations}
+        for job, row in jobs.items():
+            await self._take(row, attempts.get(job), workers, commands)
+        for generation in generations:
+            self._watch(generation, workers[generation.id])
+        _log.info("past_in_order", open_jobs=len(jobs), generations=len(generations))
+
+    def go_on(self) -> None:
+        """The socket is open: jobs that wait may be claimed from now on."""
+        for live in self._queueable:
+            if live.state is JobState.AVAILABLE:
+                self._relay.queue(live)
+        self._queueable.clear()
+
+    def _worker(self, row: GenerationRow) -> Worker:
+        session = Session(
+            row.id,
+            self._launcher.epoch,
+            self._launcher.store,
+            committed=row.last_seq,
+            received=row.last_seq,
+        )
+        worker = Worker(
+            generation=row.id,
+            model=row.model,
+            session=session,
+            log_path=self._launcher.log_path(row.id),
+            created_at=self._clock.monotonic(),
+            state=row.state,
+            adopted=True,
+        )
+        self._fleet.add(worker)
+        return worker
+
+    async def _take(
+        self,
+        row: JobRow,
+        attempt: AttemptRow | None,
+        workers: dict[GenerationId, Worker],
+        commands: dict[GenerationId, list[CommandRow]],
+    ) -> None:
+        live = _live(row)
+        self._ledger.add(live)
+        self._deadlines.watch(live)
+        worker = workers.get(attempt.generation) if attempt is not None else None
+        if live.state is JobState.RUNNING and attempt is not None and worker is not None:
+            await self._take_running(live, attempt, worker, commands[worker.generation])
+        elif live.attached:
+            self._endings.end_waiting(live, *stopped(StopReason.PARENT_LOST))
+        elif live.stop is not None:
+            self._endings.end_waiting(live, *stopped(live.stop))
+        elif live.state is JobState.AVAILABLE:
+            self._queueable.append(live)
+        else:
+            left = row.new.scheduled_at - self._clock.now()
+            self._returns.wait_until_due(live, left.total_seconds())
+
+    async def _take_running(
+        self, live: LiveJob, attempt: AttemptRow, worker: Worker, commands: list[CommandRow]
+    ) -> None:
+        live.generation, live.claimed, live.sent = worker.generation, True, True
+        live.accepted = attempt.accepted_at is not None
+        worker.held[live.id] = live
+        for command in commands:
+            if command.job == live.id and command.kind == "run_job":
+                live.run_command = command.id
+            elif command.job == live.id and command.kind == "cancel":
+                self._cancellation.adopt(live, command.id)
+        if live.attached:
+            live.output.skip(attempt.choice_counts)
+            self._stop_attached(live)
+            return
+        try:
+            await self._recall.complete(live)
+        except (PayloadDamaged, ValueError) as error:
+            _log.error("job_damaged", job=live.id, error=str(error))
+            self._endings.end_unheld(live, DAMAGED)
+
+    def _stop_attached(self, live: LiveJob) -> None:
+        """Its client is gone with the earlier parent: the worker is told as soon as it is back."""
+        if live.stop is not None:
+            return
+        live.stop = StopReason.PARENT_LOST
+        command = self._relay.next_command()
+        self._writer.submit(
+            request_stop(
+                live.id,
+                StopReason.PARENT_LOST,
+                self._clock.now(),
+                command=command,
+                generation=live.generation,
+                attempt=live.attempt,
+            )
+        )
+        self._cancellation.adopt(live, command)
+
+    def _watch(self, row: GenerationRow, worker: Worker) -> None:
+        """Expect this worker back, or end it."""
+        exited = partial(self._workers.exited, worker)
+        if row.pid is not None and row.pid_started is not None:
+            worker.process = adopt(row.pid, row.pid_started, exited)
+            if worker.process is None:
+                self._workers.exited(worker, Exit())
+                return
+        if row.state not in _ALIVE:
+            self._workers.replace(worker, "it was being ended by an earlier parent")
+            return
+        loop = asyncio.get_running_loop()
+        loop.call_later(ADOPT_TIMEOUT_S, self._not_back, worker)
+
+    def _not_back(self, worker: Worker) -> None:
+        if worker.session.heard_at is None and worker.state in _ALIVE:
+            self._workers.broken(worker, f"it did not come back within {ADOPT_TIMEOUT_S:g} s")
+
+
+def _live(row: JobRow) -> LiveJob:
+    """An open job, without what only a claim needs: that is read then."""
+    new = row.new
+    if new.durability is Durability.STORED:
+        new = msgspec.structs.replace(new, durability=Durability.DURABLE)
+    attached = new.durability is Durability.ATTACHED
+    live = LiveJob(
+        new=new,
+        request=None,
+        state=row.state,
+        stop=row.stop_reason,
+        attempt=row.attempt,
+        loaded=attached,
+        channel=Channel(first_seq=row.events, bounded=not attached),
+    )
+    take_row(live, row)
+    return live
+
+

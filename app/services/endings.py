@@ -5,6 +5,7 @@ row's ending and its report, and after the commit the followers see ``Ended`` an
 ledger.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -14,10 +15,12 @@ import structlog
 from app.domain.errors import TemplateRefused
 from app.domain.events import Ended
 from app.domain.job import Durability, Ending, JobState, NewJob
+from app.domain.transitions import failed, stopped
 from app.services.clock import Clock
+from app.services.fleet import Fleet
 from app.services.ledger import Ledger, LiveJob
-from app.storage.jobs import end_waiting_job
-from app.storage.operations import Committed
+from app.storage.jobs import end_running_job, end_waiting_job
+from app.storage.operations import Committed, Operation
 from app.storage.writer import OutcomeFuture, Writer
 from shared.failures import Failure
 
@@ -28,12 +31,17 @@ _log = structlog.get_logger("endings")
 
 
 class Endings:
-    """Decides, writes and shows endings."""
+    """Decides, writes and shows endings.
 
-    def __init__(self, ledger: Ledger, writer: Writer, clock: Clock) -> None:
+    ``on_ended`` is called with each job whose ending was shown.
+    """
+
+    def __init__(self, ledger: Ledger, fleet: Fleet, writer: Writer, clock: Clock) -> None:
         self._ledger = ledger
+        self._fleet = fleet
         self._writer = writer
         self._clock = clock
+        self.on_ended: list[Callable[[LiveJob, Ending], None]] = []
         self.counts: dict[JobState, int] = dict.fromkeys(
             (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED), 0
         )
@@ -47,7 +55,7 @@ class Endings:
             job=live.id,
             attempt=live.attempt,
             state=state,
-            finish_reason=live.finish_reason if state is JobState.COMPLETED else None,
+            finish_reason=live.output.finish_reason if state is JobState.COMPLETED else None,
             failure=failure if state is JobState.FAILED else None,
             usage=live.usage,
             finalized_at=self._clock.now(),
@@ -70,12 +78,30 @@ class Endings:
             prompt_tokens=ending.usage.prompt_tokens,
             completion_tokens=ending.usage.completion_tokens,
         )
+        for told in self.on_ended:
+            told(live, ending)
 
     def end_waiting(self, live: LiveJob, state: JobState, failure: Failure | None) -> None:
         """End a job that no worker holds and that is in no queue any more."""
         before = live.state
         ending = self.decide(live, state, failure)
-        future = self._writer.submit(end_waiting_job(live.new, ending, before))
+        self._write(live, ending, end_waiting_job(live.new, ending, before))
+
+    def end_unheld(self, live: LiveJob, failure: Failure | None) -> None:
+        """End a claimed job that its worker turned out not to hold: by its pending stop, if there
+        is one, else with this failure."""
+        worker = self._fleet.get(live.generation) if live.generation is not None else None
+        if worker is not None:
+            worker.let_go(live)
+        if live.stop is not None:
+            outcome = stopped(live.stop)
+        else:
+            outcome = failed(failure or _UNHELD, None)
+        ending = self.decide(live, *outcome)
+        self._write(live, ending, end_running_job(live.new, ending, live.stop))
+
+    def _write(self, live: LiveJob, ending: Ending, operation: Operation) -> None:
+        future = self._writer.submit(operation)
         future.add_done_callback(partial(self._ended, live, ending))
 
     def _ended(self, live: LiveJob, ending: Ending, future: OutcomeFuture) -> None:
@@ -93,3 +119,6 @@ def recorded(new: NewJob, ending: Ending) -> Ending:
         return ending
     unquoted = msgspec.structs.replace(failure, message=QUOTING[failure.code])
     return msgspec.structs.replace(ending, failure=unquoted)
+
+
+_UNHELD = Failure(code="internal_error", message="The job was held by no worker.")

@@ -1,5 +1,6 @@
 """The workers there are: one object per living generation, and how to reach it."""
 
+import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,9 +10,9 @@ from typing import Protocol
 from app.dispatch.sessions import Session
 from app.domain.worker_state import WorkerEvent, WorkerState, next_worker_state
 from app.services.ledger import LiveJob
-from app.supervision.process import WorkerProcess
+from app.supervision.process import Process
 from shared.ids import CommandId, GenerationId, JobId
-from shared.messages import Credit, Loading, Ready, ToWorker
+from shared.messages import Credit, Hello, Loading, Ready, ToWorker
 
 
 class Transport(Protocol):
@@ -31,7 +32,9 @@ class Worker:
     """One generation. Times are monotonic seconds.
 
     ``held`` are the jobs claimed for it that have not ended; ``unseen`` the ``RunJob`` commands
-    that its latest credit does not know of yet.
+    that its latest credit does not know of yet; ``hello`` its last one, until the accounts were
+    compared; ``given_up`` that this parent ended it, ``adopted`` that an earlier
+    one started it.
     """
 
     generation: GenerationId
@@ -40,13 +43,22 @@ class Worker:
     log_path: Path
     created_at: float
     state: WorkerState = WorkerState.STARTING
-    process: WorkerProcess | None = None
+    process: Process | None = None
+    given_up: bool = False
+    adopted: bool = False
     identity: bytes | None = None
     loading: Loading | None = None
+    hello: Hello | None = None
     ready: Ready | None = None
     credit: Credit | None = None
     unseen: deque[CommandId] = field(default_factory=deque[CommandId])
     held: dict[JobId, LiveJob] = field(default_factory=dict[JobId, LiveJob])
+
+    def let_go(self, live: LiveJob) -> None:
+        """The worker does not hold this job, whatever became of its command."""
+        self.held.pop(live.id, None)
+        if live.run_command is not None and live.run_command in self.unseen:
+            self.unseen.remove(live.run_command)
 
     def move(self, event: WorkerEvent) -> None:
         """Take the next state.
@@ -77,6 +89,8 @@ class Fleet:
         self._by_generation: dict[GenerationId, Worker] = {}
         self._by_identity: dict[bytes, Worker] = {}
         self.transport: Transport | None = None
+        self.empty = asyncio.Event()
+        self.empty.set()
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(list(self._by_generation.values()))
@@ -87,6 +101,7 @@ class Fleet:
     def add(self, worker: Worker) -> None:
         """A generation was started."""
         self._by_generation[worker.generation] = worker
+        self.empty.clear()
 
     def get(self, generation: GenerationId) -> Worker | None:
         """The worker of this generation, while it lives."""
@@ -115,6 +130,8 @@ class Fleet:
         """The generation is over."""
         self.disconnect(worker)
         self._by_generation.pop(worker.generation, None)
+        if not self._by_generation:
+            self.empty.set()
 
     def serving(self, model: str) -> Worker | None:
         """The worker that runs this model now or will once it is loaded."""

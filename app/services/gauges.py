@@ -10,6 +10,7 @@ from app.services.ledger import Ledger
 from app.services.overview import Gauge, Sample
 from app.services.reception import Reception
 from app.services.relay import Relay
+from app.services.starts import Starts
 from app.services.submission import Submission
 from app.services.workers import Workers
 from app.storage.writer import Writer
@@ -19,6 +20,7 @@ def gauges(
     ledger: Ledger,
     fleet: Fleet,
     relay: Relay,
+    starts: Starts,
     workers: Workers,
     endings: Endings,
     ingestion: Ingestion,
@@ -59,7 +61,7 @@ def gauges(
         ),
         Gauge(name="workers", help="Workers by model and state.", read=lambda: _workers(fleet)),
         Gauge(name="worker_rows", help="Rows in use by model.", read=lambda: _rows(fleet)),
-        _counter("worker_starts", "Worker processes started.", lambda: workers.starts),
+        _counter("worker_starts", "Worker processes started.", lambda: starts.started),
         _counter("worker_deaths", "Worker processes that died unasked.", lambda: workers.deaths),
         _counter(
             "store_commits", "Transactions committed.", lambda: writer.counts.committed.commits

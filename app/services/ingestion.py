@@ -2,34 +2,39 @@
 
 (a) Output of attached jobs is shown at once, since nothing about it is promised to outlive this
     process; nothing else is.
-(b) The whole frame, all its jobs, is one operation: token counts, endings with their reports,
-    answered commands, and the generation's cursor, which makes a frame count once.
-(c) After the commit: starts, endings, and the ``Ack`` that lets the worker forget the frame.
+(b) The whole frame, all its jobs, is one operation: journal rows, token counts, endings with their
+    reports, answered commands, and the generation's cursor, which makes a frame count once.
+(c) After the commit: starts, journaled output, endings, jobs that went back, and the ``Ack`` that
+    lets the worker forget the frame.
 
 An event that belongs to no current attempt changes nothing and is answered with a cancel, so that a
 worker never computes for nobody. An event that is wrong ends its own job only.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
 
 from app.domain.events import Output, Started
-from app.domain.job import Ending, JobState
-from app.domain.transitions import failed, finished, refused, stopped
+from app.domain.job import JobState
+from app.domain.numbering import numbers
+from app.domain.output import OutOfOrder
+from app.services.attempts import Attempts
 from app.services.clock import Clock
-from app.services.endings import Endings, recorded
+from app.services.endings import Endings
 from app.services.fleet import Fleet, Worker
+from app.services.fold import Fold
 from app.services.ledger import LiveJob
+from app.services.recall import encode_logprobs, encode_parts, encode_tokens
 from app.services.relay import Relay
-from app.storage.endings import AttemptOutcome
-from app.storage.frames import FrameOperation
+from app.services.returns import Returns
+from app.storage.errors import OperationFailed
+from app.storage.frames import FrameOperation, NewChunk
 from app.storage.operations import Committed
 from app.storage.writer import OutcomeFuture, Writer
-from shared.failures import Failure
-from shared.ids import CommandId, JobId
+from shared.ids import CommandId, GenerationId, JobId
 from shared.messages import (
     Accepted,
     Answer,
@@ -37,7 +42,6 @@ from shared.messages import (
     Delta,
     Event,
     Failed,
-    Finish,
     Finished,
     Frame,
     Progress,
@@ -48,85 +52,103 @@ from shared.messages import (
 _log = structlog.get_logger("ingestion")
 
 
-class EventRejected(Exception):
-    """The worker's event contradicts what it said before."""
-
-
-@dataclass(slots=True)
-class Fold:
-    """One frame on its way into the store, and what to show once it is there."""
-
-    worker: Worker
-    operation: FrameOperation
-    starts: list[tuple[LiveJob, Started]] = field(default_factory=list[tuple[LiveJob, Started]])
-    endings: list[tuple[LiveJob, Ending]] = field(default_factory=list[tuple[LiveJob, Ending]])
-
-
 class Ingestion:
-    """Takes frames in, in order, each once: the session in front sees to both."""
+    """Takes frames in, in order, each once: the session in front sees to both.
+
+    ``on_broken`` is called with a worker whose frame cannot be stored, why, and the job at fault
+    if one is known; ``on_folded`` with a worker after each frame of it.
+    """
 
     def __init__(
         self,
         fleet: Fleet,
         relay: Relay,
         endings: Endings,
+        returns: Returns,
+        attempts: Attempts,
         writer: Writer,
         clock: Clock,
         epoch: int,
-        on_broken: Callable[[Worker, str], None],
     ) -> None:
         self._fleet = fleet
         self._relay = relay
         self._endings = endings
+        self._returns = returns
+        self._attempts = attempts
         self._writer = writer
         self._clock = clock
         self._epoch = epoch
-        self._on_broken = on_broken
+        self.on_broken: Callable[[Worker, str, JobId | None], None] = _nothing
+        self.on_folded: Callable[[Worker], None] = _nothing
+        self._pending: defaultdict[GenerationId, deque[Fold]] = defaultdict(deque)
         self.stale_events = 0
         self.tokens = 0
 
     def frame(self, worker: Worker, frame: Frame) -> None:
         """Fold the next frame of this worker."""
+        if (gap := _gap(worker, frame)) is not None:
+            self._broken(worker, gap, None)
+            return
         fold = Fold(worker, FrameOperation(worker.generation, frame.seq))
+        self._pending[worker.generation].append(fold)
         for event in frame.events:
             self._event(fold, event)
         worker.credited(frame.credit)
-        lazy = all(isinstance(event, Delta | Progress) for event in frame.events)
-        future = self._writer.submit(fold.operation.build(lazy=lazy))
+        operation = fold.operation.build(lazy=fold.lazy)
+        future = self._writer.submit(operation)
         future.add_done_callback(partial(self._folded, fold, frame.seq))
         self._relay.pump(worker.model)
+        self.on_folded(worker)
 
     def _folded(self, fold: Fold, seq: int, future: OutcomeFuture) -> None:
-        if future.cancelled() or future.exception() is not None:
-            self._on_broken(fold.worker, f"frame {seq} could not be stored: {future.exception()}")
+        error = None if future.cancelled() else future.exception()
+        if error is not None and fold in self._pending[fold.worker.generation]:
+            culprit = error.subject if isinstance(error, OperationFailed) else None
+            reason = f"frame {seq} could not be stored: {error}"
+            self._broken(fold.worker, reason, JobId(culprit) if culprit else None)
             return
-        if not isinstance(future.result(), Committed):
+        self._done(fold)
+        if future.cancelled() or not isinstance(future.result(), Committed):
             return  # the generation was declared lost before this frame: nothing of it counts
         ack = fold.worker.session.frame_committed(seq)
         self._fleet.send(fold.worker, ack.messages)
-        for live, started in fold.starts:
-            _show_start(live, started)
+        for live, event in fold.shown:
+            _show_start(live, event) if isinstance(event, Started) else _show(live, event)
         for live, ending in fold.endings:
             self._endings.show(live, ending)
+        for live, back in fold.returned:
+            self._returns.returned(live, back)
+
+    def _done(self, fold: Fold) -> None:
+        pending = self._pending[fold.worker.generation]
+        if fold in pending:
+            pending.remove(fold)
+        if not pending:
+            del self._pending[fold.worker.generation]
+
+    def _broken(self, worker: Worker, reason: str, culprit: JobId | None) -> None:
+        """Take back what frames that will not be committed did in memory, then give the worker
+        up: its jobs go on from the journal."""
+        for fold in self._pending.pop(worker.generation, ()):
+            for live, _ in (*fold.endings, *fold.returned):
+                live.state, live.generation = JobState.RUNNING, worker.generation
+                worker.held[live.id] = live
+        for live in worker.held.values():
+            live.loaded = live.loaded and not live.journaled
+        self.on_broken(worker, reason, culprit)
 
     def _event(self, fold: Fold, event: Event) -> None:
         if isinstance(event, Answer):
-            fold.operation.answered(event.command)
+            self._answer(fold, event)
             return
-        live = self._current(fold.worker, event.job, event.attempt)
+        live = _current(fold.worker, event.job, event.attempt)
         if live is None:
             self._stale(fold, event)
             return
         try:
             self._fold(fold, live, event)
-        except EventRejected as error:
+        except OutOfOrder as error:
             self._reject(fold, live, str(error))
-
-    def _current(self, worker: Worker, job: JobId, attempt: int) -> LiveJob | None:
-        live = worker.held.get(job)
-        if live is None or live.attempt != attempt or live.state is not JobState.RUNNING:
-            return None
-        return live
 
     def _fold(self, fold: Fold, live: LiveJob, event: Event) -> None:
         match event:
@@ -137,18 +159,32 @@ class Ingestion:
             case Progress():
                 fold.operation.progressed(live.id, live.attempt, event.done)
             case Finished():
-                self._end(fold, live, "finished", finished(live.stop))
+                self._attempts.finished(fold, live)
             case Stopped():
-                self._end(fold, live, "stopped", _stopped(live, event))
+                self._attempts.stopped(fold, live, event.reason)
             case Failed():
-                self._end(fold, live, "failed", failed(event.failure, live.stop))
+                self._attempts.failed(fold, live, event.failure)
             case Refused():
-                self._end(fold, live, "refused", refused(event.failure, live.stop))
+                self._attempts.refused(fold, live, event)
             case Answer():
                 pass
 
-    def _accepted(self, fold: Fold, live: LiveJob, event: Accepted) -> None:
+    def _answer(self, fold: Fold, event: Answer) -> None:
         fold.operation.answered(event.command)
+        fold.lazy = False
+        if event.code != "not_held":
+            return
+        for live in list(fold.worker.held.values()):
+            if live.stop_command == event.command and live.state is JobState.RUNNING:
+                self._attempts.not_held(fold, live)
+
+    def _accepted(self, fold: Fold, live: LiveJob, event: Accepted) -> None:
+        fold.lazy = False
+        fold.operation.answered(event.command)
+        if live.accepted:
+            return  # a repeated command has one more answer
+        live.accepted = True
+        fingerprint = fold.worker.ready.fingerprint if fold.worker.ready else ""
         fold.operation.accepted(
             live.id,
             live.attempt,
@@ -156,56 +192,39 @@ class Ingestion:
             prompt_tokens=event.prompt_tokens,
             cached_tokens=event.cached_tokens,
             digest=event.digest,
-            fingerprint=fold.worker.ready.fingerprint if fold.worker.ready else "",
+            fingerprint=fingerprint,
+            replayed_tokens=live.output.completion_tokens,
         )
-        if live.accepted:
+        if live.started:
             return
-        live.accepted = True
-        live.prompt_tokens = event.prompt_tokens
-        live.cached_tokens = event.cached_tokens
+        live.started = True
+        live.prompt_tokens, live.cached_tokens = event.prompt_tokens, event.cached_tokens
+        live.prompt_digest, live.fingerprint = event.digest, fingerprint
         started = Started(live.take_seq(), event.prompt_tokens, event.cached_tokens)
-        fold.starts.append((live, started))
+        fold.shown.append((live, started))
 
     def _delta(self, fold: Fold, live: LiveJob, event: Delta) -> None:
-        known = live.tokens.setdefault(event.choice, [])
-        if event.index < len(known):
-            return  # already counted: a repeat inside the same attempt changes nothing
-        if event.index > len(known):
-            raise EventRejected(f"tokens {len(known)} to {event.index - 1} are missing")
-        known.extend(event.tokens)
+        if not event.tokens and not event.parts:
+            return
+        if not live.output.apply(event.choice, event.index, event.tokens, event.parts):
+            return  # counted already: a repeat inside the same attempt changes nothing
         self.tokens += len(event.tokens)
         fold.operation.tokens(live.id, live.attempt, event.choice, len(event.tokens))
-        if not event.parts:
-            return
-        for part in event.parts:
-            if isinstance(part, Finish):
-                live.finish_reason = part.reason
-        seq = live.take_seq(len(event.parts))
-        _show(live, Output(seq, event.choice, event.parts, len(event.tokens)))
-
-    def _end(
-        self,
-        fold: Fold,
-        live: LiveJob,
-        attempt: AttemptOutcome,
-        job: tuple[JobState, Failure | None],
-        *,
-        complete: bool = True,
-    ) -> None:
-        """The attempt came to this, and the job with it to that."""
-        ending = self._endings.decide(live, *job, complete=complete)
-        fold.worker.held.pop(live.id, None)
-        fold.operation.ended(
-            live.new, recorded(live.new, ending), stop_reason=live.stop, outcome=attempt
-        )
-        fold.endings.append((live, ending))
+        count = numbers(event.parts)
+        output = Output(live.take_seq(count), event.choice, event.parts, len(event.tokens))
+        if live.journaled:
+            fold.lazy = False
+            fold.operation.journal(_chunk(live, event, output.seq, count))
+            if event.parts:
+                fold.shown.append((live, output))
+        elif event.parts:
+            _show(live, output)
 
     def _stale(self, fold: Fold, event: Event) -> None:
         """Not a current attempt: nothing counts, and the worker is told to stop it."""
         self.stale_events += 1
         if isinstance(event, Accepted | Delta | Progress):
-            cancel = Cancel(self._epoch, CommandId(0), event.job, event.attempt)
-            self._fleet.send(fold.worker, [cancel])
+            self._stop_unknown(fold.worker, event.job, event.attempt)
 
     def _reject(self, fold: Fold, live: LiveJob, reason: str) -> None:
         _log.error(
@@ -215,19 +234,58 @@ class Ingestion:
             generation=fold.worker.generation,
             reason=reason,
         )
-        failure = Failure(code="internal_error", message="The worker's output was inconsistent.")
-        self._end(fold, live, "failed", failed(failure, live.stop), complete=False)
-        cancel = Cancel(self._epoch, CommandId(0), live.id, live.attempt)
-        self._fleet.send(fold.worker, [cancel])
+        self._attempts.inconsistent(fold, live)
+        self._stop_unknown(fold.worker, live.id, live.attempt)
+
+    def _stop_unknown(self, worker: Worker, job: JobId, attempt: int) -> None:
+        self._fleet.send(worker, [Cancel(self._epoch, CommandId(0), job, attempt)])
 
 
-def _stopped(live: LiveJob, event: Stopped) -> tuple[JobState, Failure | None]:
-    if live.stop is not None:
-        return stopped(live.stop)
-    return JobState.FAILED, Failure(
-        code="worker_crashed",
-        message=f"The worker stopped this request ({event.reason}).",
-        retryable=True,
+def _nothing(*_args: object) -> None:
+    """Nobody is wired yet."""
+
+
+def _current(worker: Worker, job: JobId, attempt: int) -> LiveJob | None:
+    live = worker.held.get(job)
+    if live is None or live.attempt != attempt or live.state is not JobState.RUNNING:
+        return None
+    return live
+
+
+def _gap(worker: Worker, frame: Frame) -> str | None:
+    """Why this frame cannot be true: a journaled job's tokens skip some that never came."""
+    counts: dict[tuple[JobId, int], int] = {}
+    for event in frame.events:
+        if not isinstance(event, Delta):
+            continue
+        live = _current(worker, event.job, event.attempt)
+        if live is None or not live.journaled:
+            continue
+        key = (event.job, event.choice)
+        known = live.output.choices.get(event.choice)
+        count = counts.get(key, known.count if known is not None else 0)
+        if event.index > count:
+            return f"tokens {count} to {event.index - 1} of {event.job} are missing"
+        counts[key] = max(count, event.index + len(event.tokens))
+    return None
+
+
+def _chunk(live: LiveJob, event: Delta, first_event: int, count: int) -> NewChunk:
+    """The journal row of a delta."""
+    number = live.next_chunk
+    live.next_chunk += 1
+    return NewChunk(
+        job=live.id,
+        number=number,
+        first_event=first_event,
+        last_event=first_event + count - 1,
+        attempt=event.attempt,
+        choice=event.choice,
+        first_token=event.index,
+        token_count=len(event.tokens),
+        tokens=encode_tokens(event.tokens),
+        logprobs=encode_logprobs(event.logprobs),
+        parts=encode_parts(event.parts),
     )
 
 

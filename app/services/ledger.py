@@ -8,9 +8,9 @@ followers see moves after the commit. The store checks every pending value again
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from app.domain.errors import JobNotFound
 from app.domain.events import FollowedEvent
-from app.domain.job import JobState, NewJob, StopReason, Usage
+from app.domain.job import Durability, JobState, NewJob, StopReason, Usage
+from app.domain.output import JobOutput
 from app.streams.broadcast import Channel
 from shared.ids import CommandId, GenerationId, JobId
 from shared.requests import JobRequest
@@ -20,31 +20,45 @@ from shared.requests import JobRequest
 class LiveJob:
     """One open job.
 
-    ``claimed`` and ``stop_command`` are set once the claim and the cancel command are committed.
-    ``tokens`` holds the completion's token ids per choice; ``held_back`` the output that must not
-    be shown before ``Started`` is. ``request_bytes`` is what the request takes in memory.
+    Of the job: ``request`` is None when it is only on disk, or gone (attached, of an earlier
+    parent); ``loaded`` is False when ``output`` and the numbers must be read from the journal
+    before the next attempt. ``shown_start`` says that followers saw ``Started``; ``held_back`` is
+    output that must not be shown before it.
+
+    Of the current attempt: ``claimed`` and ``stop_command`` are set once the claim and the cancel
+    are committed (``preempting`` and ``preempt_command`` likewise), ``sent`` once ``RunJob`` has left, ``accepted`` when its answer was folded.
     """
 
     new: NewJob
-    request: JobRequest
-    request_bytes: int
+    request: JobRequest | None
+    request_bytes: int = 0
     state: JobState = JobState.AVAILABLE
+    stop: StopReason | None = None
+    failures: int = 0
+    losses: int = 0
+    started: bool = False
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    prompt_digest: str | None = None
+    fingerprint: str | None = None
+    output: JobOutput = field(default_factory=JobOutput)
+    loaded: bool = True
+    next_seq: int = 1
+    next_chunk: int = 0
+    shown_start: bool = False
+    held_back: list[FollowedEvent] = field(default_factory=list[FollowedEvent])
+    channel: Channel = field(default_factory=Channel)
+
     attempt: int = 0
     generation: GenerationId | None = None
     run_command: CommandId | None = None
     claimed: bool = False
-    stop_command: CommandId | None = None
-    stop: StopReason | None = None
+    sent: bool = False
     accepted: bool = False
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
-    finish_reason: str | None = None
-    tokens: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    next_seq: int = 1
-    shown_start: bool = False
-    held_back: list[FollowedEvent] = field(default_factory=list[FollowedEvent])
-    channel: Channel = field(default_factory=Channel)
+    stop_command: CommandId | None = None
+    preempting: bool = False
+    preempt_command: CommandId | None = None
 
     @property
     def id(self) -> JobId:
@@ -52,12 +66,22 @@ class LiveJob:
         return self.new.id
 
     @property
+    def journaled(self) -> bool:
+        """Whether its output is on disk before it is shown."""
+        return self.new.durability is not Durability.ATTACHED
+
+    @property
+    def attached(self) -> bool:
+        """Whether it lives only as long as its connection and this parent."""
+        return self.new.durability is Durability.ATTACHED
+
+    @property
     def usage(self) -> Usage:
         """Tokens so far, over all attempts."""
         return Usage(
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
-            completion_tokens=sum(map(len, self.tokens.values())),
+            completion_tokens=self.output.completion_tokens,
             reasoning_tokens=self.reasoning_tokens,
         )
 
@@ -67,9 +91,27 @@ class LiveJob:
         self.next_seq += count
         return first
 
+    def begin_attempt(self, generation: GenerationId, command: CommandId) -> None:
+        """The next attempt belongs to this generation."""
+        self.attempt += 1
+        self.generation = generation
+        self.run_command = command
+        self._new_attempt()
+
+    def let_go(self, state: JobState) -> None:
+        """No worker holds the job any more; it goes on later."""
+        self.state = state
+        self.generation = None
+        self.run_command = None
+        self._new_attempt()
+
+    def _new_attempt(self) -> None:
+        self.claimed = self.sent = self.accepted = self.preempting = False
+        self.stop_command = self.preempt_command = None
+
 
 class Ledger:
-    """All open jobs by id."""
+    """All open jobs by id, and what their requests take in memory."""
 
     __slots__ = ("_jobs", "request_bytes")
 
@@ -84,7 +126,7 @@ class Ledger:
         return iter(list(self._jobs.values()))
 
     def add(self, live: LiveJob) -> None:
-        """A job was submitted."""
+        """A job was submitted or found at the start."""
         self._jobs[live.id] = live
         self.request_bytes += live.request_bytes
 
@@ -92,16 +134,19 @@ class Ledger:
         """The open job with this id, if there is one."""
         return self._jobs.get(job)
 
-    def need(self, job: JobId) -> LiveJob:
-        """The open job with this id.
+    def forget_request(self, live: LiveJob) -> None:
+        """The request is on disk and not needed for now."""
+        if live.request is not None and live.journaled:
+            live.request = None
+            self.request_bytes -= live.request_bytes
+            live.request_bytes = 0
 
-        Raises:
-            JobNotFound: when there is none.
-        """
-        live = self._jobs.get(job)
-        if live is None:
-            raise JobNotFound
-        return live
+    def remember_request(self, live: LiveJob, request: JobRequest, size: int) -> None:
+        """The request was read from disk."""
+        if live.request is None:
+            live.request = request
+            live.request_bytes = size
+            self.request_bytes += size
 
     def remove(self, live: LiveJob) -> None:
         """The job's ending is committed."""

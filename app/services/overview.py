@@ -52,14 +52,14 @@ class Overview:
         self,
         models: Models,
         default_model: str,
-        is_stopping: Callable[[], bool],
+        closed: Callable[[], str | None],
         unavailable: Callable[[str], tuple[str, float] | None],
         gauges: Iterable[Gauge],
         version: str,
     ) -> None:
         self._models = models
         self._default = default_model
-        self._is_stopping = is_stopping
+        self._closed = closed
         self._unavailable = unavailable
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Collected(tuple(gauges), version))
@@ -71,8 +71,9 @@ class Overview:
 
     def readiness(self) -> Readiness:
         """Whether the default model is ready or can be started."""
-        if self._is_stopping():
-            return Readiness(ready=False, reason="the server is stopping", retry_after_s=5.0)
+        closed = self._closed()
+        if closed is not None:
+            return Readiness(ready=False, reason=f"the server is {closed}", retry_after_s=5.0)
         if self._models.find(self._default) is None:
             return Readiness(
                 ready=False,

@@ -38,7 +38,7 @@ class Reception:
         epoch: int,
         on_ready: Callable[[Worker, Ready], None],
         on_broken: Callable[[Worker, str], None],
-        on_greeted: Callable[[Worker], None],
+        on_greeted: Callable[[Worker, Hello], None],
     ) -> None:
         self._fleet = fleet
         self._transport = transport
@@ -101,6 +101,6 @@ class Reception:
                 worker.loading = effect.loading
             case Greeted():
                 _log.info("worker_greeted", generation=worker.generation, pid=effect.hello.pid)
-                self._on_greeted(worker)
+                self._on_greeted(worker, effect.hello)
             case Broken():
                 self._on_broken(worker, effect.reason)

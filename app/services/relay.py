@@ -2,30 +2,39 @@
 
 One dispatcher, so claims are decided in memory. A claim rides in the commit of the job's own insert
 where a row is free at submission; otherwise it is an operation of its own. ``RunJob`` leaves only
-after the commit that holds the claim and the command's row. Nothing polls: the relay is pumped when
-a job arrives, when credit grows and when a worker becomes ready.
+after the commit that holds the claim and the command's row, and after what the job needs was read
+back. Nothing polls: the relay is pumped when a job arrives, when credit grows and when a worker
+becomes ready.
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 
 import structlog
 
 from app.dispatch.bodies import run_job_messages
-from app.domain.job import Claim, JobState
+from app.domain.job import Claim, JobClass, JobState
 from app.domain.placement import WaitingQueue, place_of
 from app.domain.transitions import JobEvent, next_state
 from app.services.clock import Clock
 from app.services.fleet import Fleet, Worker
 from app.services.ledger import LiveJob
+from app.services.recall import DAMAGED, Recall
+from app.services.tasks import Tasks
+from app.storage.errors import PayloadDamaged
+from app.storage.idempotency import NewIdempotency
 from app.storage.jobs import claim_job, insert_job
 from app.storage.operations import Committed, Operation
 from app.storage.writer import OutcomeFuture, Writer
-from shared.ids import CommandId, StoreId
+from shared.failures import Failure
+from shared.ids import CommandId, JobId, StoreId
 from shared.messages import RunJob
 
 _log = structlog.get_logger("relay")
+
+INTERNAL = Failure(code="internal_error", message="The job could not be handed to a worker.")
 
 
 class Relay:
@@ -33,6 +42,10 @@ class Relay:
 
     Args:
         first_command: the lowest command number this parent may use.
+
+    ``on_demand`` is called with a model that jobs wait for and no worker serves; ``on_unsendable``
+    with a claimed job that cannot be sent, and why (None: a stop came first); ``on_sent`` after
+    ``RunJob`` has left, so that what was asked of the job meanwhile can follow it.
     """
 
     def __init__(
@@ -40,6 +53,8 @@ class Relay:
         fleet: Fleet,
         writer: Writer,
         clock: Clock,
+        recall: Recall,
+        tasks: Tasks,
         epoch: int,
         store: StoreId,
         first_command: int,
@@ -47,29 +62,49 @@ class Relay:
         self._fleet = fleet
         self._writer = writer
         self._clock = clock
+        self._recall = recall
+        self._tasks = tasks
         self._epoch = epoch
         self._store = store
         self._commands = count(first_command)
         self._waiting: defaultdict[str, WaitingQueue] = defaultdict(WaitingQueue)
-        self._live: dict[str, LiveJob] = {}
+        self._live: dict[JobId, LiveJob] = {}
+        self._class_counts: dict[JobClass, int] = dict.fromkeys(JobClass, 0)
+        self.on_demand: Callable[[str], None] = _nothing
+        self.on_unsendable: Callable[[LiveJob, Failure | None], None] = _nothing
+        self.on_sent: Callable[[Worker, LiveJob], None] = _nothing
+        self.paused = False
+        self._let_through: set[JobId] = set()
 
-    def admit(self, live: LiveJob) -> Operation:
+    def admit(self, live: LiveJob, key: NewIdempotency | None = None) -> Operation:
         """The operation that inserts this job, with its claim where a row is free now."""
         worker = self._fleet.serving(live.new.model)
         queue = self._waiting[live.new.model]
-        if worker is None or len(queue) or not worker.rows_free:
-            self._wait(live)
-            return insert_job(live.new, None, None)
+        later = live.state is not JobState.AVAILABLE
+        if later or self.paused or worker is None or len(queue) or not worker.rows_free:
+            return insert_job(live.new, idempotency=key)
         claim = self._claim(live, worker)
-        return insert_job(live.new, claim, live.run_command)
+        return insert_job(live.new, claim, live.run_command, idempotency=key)
 
     def inserted(self, live: LiveJob) -> None:
-        """The job's insert is committed: send it, or see whether it can be claimed now."""
+        """The job's insert is committed: send it, or queue it."""
         if live.state is JobState.RUNNING:
-            live.claimed = True
-            self._send(live)
-        else:
+            self._claimed_now(live)
+        elif live.state is JobState.AVAILABLE:
+            self.queue(live)
+
+    def queue(self, live: LiveJob) -> None:
+        """The job waits for a row from now on."""
+        if live.id in self._live:
+            return
+        self._live[live.id] = live
+        self._class_counts[live.new.job_class] += 1
+        place = place_of(live.id, live.new.job_class, live.new.priority)
+        self._waiting[live.new.model].push(place)
+        if self._fleet.serving(live.new.model) is not None:
             self.pump(live.new.model)
+        elif not self.paused:
+            self.on_demand(live.new.model)
 
     def pump(self, model: str) -> None:
         """Claim as many waiting jobs of this model as its worker has room for."""
@@ -77,14 +112,42 @@ class Relay:
         queue = self._waiting.get(model)
         if worker is None or not queue:
             return
+        if self.paused:
+            self._pump_paused(queue, worker)
+            return
         for job in queue.pop(worker.rows_free):
-            self._claim_waiting(self._live.pop(job), worker)
+            self._claim_waiting(self._taken_out(job), worker)
+
+    def let_through(self, jobs: set[JobId]) -> None:
+        """While paused, these jobs are claimed all the same."""
+        self._let_through = jobs
+        for model in self.waiting_models():
+            self.pump(model)
+
+    def _pump_paused(self, queue: WaitingQueue, worker: Worker) -> None:
+        for job in queue:
+            if job in self._let_through and worker.rows_free:
+                queue.remove(job)
+                self._claim_waiting(self._taken_out(job), worker)
+
+    def pause(self) -> None:
+        """Claim nothing until ``resume``."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Claim again."""
+        self.paused = False
+        self._let_through = set()
+        for model in self.waiting_models():
+            if self._fleet.serving(model) is None:
+                self.on_demand(model)
+            self.pump(model)
 
     def withdraw(self, live: LiveJob) -> bool:
         """Take a job out of its queue; False when it does not wait."""
         if not self._waiting[live.new.model].remove(live.id):
             return False
-        del self._live[live.id]
+        self._taken_out(live.id)
         return True
 
     def waiting(self, model: str) -> list[LiveJob]:
@@ -95,6 +158,10 @@ class Relay:
     def waiting_count(self) -> int:
         """How many jobs wait, of all models."""
         return len(self._live)
+
+    def waiting_of(self, job_class: JobClass) -> int:
+        """How many jobs of this class wait, of all models."""
+        return self._class_counts[job_class]
 
     def waiting_models(self) -> list[str]:
         """Models that jobs wait for."""
@@ -108,38 +175,24 @@ class Relay:
         """A command number, higher than any before it in this store."""
         return CommandId(next(self._commands))
 
-    def run_job(self, live: LiveJob, command: CommandId) -> RunJob:
-        """The command for the job's current attempt, built from what is known now."""
-        return RunJob(
-            epoch=self._epoch,
-            store=self._store,
-            command=command,
-            job=live.id,
-            attempt=live.attempt,
-            created_at=int(live.new.created_at.timestamp()),
-            request=live.request,
-        )
+    def send_again(self, live: LiveJob) -> None:
+        """Send ``RunJob`` again if it was sent and not answered: a connection that broke may have
+        lost it. The worker knows a command it has seen by its number."""
+        if live.sent and not live.accepted:
+            self._send(live)
 
-    def resend(self, worker: Worker) -> None:
-        """Send again every ``RunJob`` that this worker has not answered: a connection that broke
-        may have lost it. The worker knows a command it has seen by its number."""
-        for live in worker.held.values():
-            if live.claimed and not live.accepted:
-                self._send(live)
-
-    def _wait(self, live: LiveJob) -> None:
-        self._live[live.id] = live
-        place = place_of(live.id, live.new.job_class, live.new.priority)
-        self._waiting[live.new.model].push(place)
+    def _taken_out(self, job: JobId) -> LiveJob:
+        live = self._live.pop(job)
+        self._class_counts[live.new.job_class] -= 1
+        return live
 
     def _claim(self, live: LiveJob, worker: Worker) -> Claim:
         """Move the job's pending view to running on this worker."""
         live.state = next_state(live.state, JobEvent.CLAIM)
-        live.attempt += 1
-        live.generation = worker.generation
-        live.run_command = self.next_command()
+        command = self.next_command()
+        live.begin_attempt(worker.generation, command)
         worker.held[live.id] = live
-        worker.unseen.append(live.run_command)
+        worker.unseen.append(command)
         return Claim(
             job=live.id,
             attempt=live.attempt,
@@ -153,17 +206,63 @@ class Relay:
         future.add_done_callback(partial(self._claimed, live, live.attempt))
 
     def _claimed(self, live: LiveJob, attempt: int, future: OutcomeFuture) -> None:
-        if future.cancelled() or future.exception() is not None:
-            _log.error("claim_failed", job=live.id, attempt=attempt, error=str(future.exception()))
-        elif not isinstance(future.result(), Committed):
-            _log.info("claim_void", job=live.id, attempt=attempt)
-        elif live.attempt == attempt and live.state is JobState.RUNNING:
-            live.claimed = True
+        if live.attempt != attempt or live.state is not JobState.RUNNING:
+            return
+        if not future.cancelled() and future.exception() is None:
+            if isinstance(future.result(), Committed):
+                self._claimed_now(live)
+                return
+        _log.error("claim_not_stored", job=live.id, attempt=attempt, outcome=str(future))
+        self.on_unsendable(live, INTERNAL)
+
+    def _claimed_now(self, live: LiveJob) -> None:
+        """The claim is committed: send the job, reading back first what is not in memory."""
+        live.claimed = True
+        if live.stop is not None:
+            self.on_unsendable(live, None)
+        elif live.request is not None and live.loaded:
+            self._send(live)
+        else:
+            self._tasks.spawn(self._recall_and_send(live, live.attempt), f"recall {live.id}")
+
+    async def _recall_and_send(self, live: LiveJob, attempt: int) -> None:
+        failure: Failure | None = None
+        try:
+            await self._recall.complete(live)
+        except (PayloadDamaged, ValueError) as error:
+            _log.error("job_damaged", job=live.id, error=str(error))
+            failure = DAMAGED
+        if live.attempt != attempt or live.state is not JobState.RUNNING:
+            return
+        if failure is not None or live.stop is not None or live.request is None:
+            self.on_unsendable(live, failure or (None if live.stop else DAMAGED))
+        else:
             self._send(live)
 
     def _send(self, live: LiveJob) -> None:
         worker = self._fleet.get(live.generation) if live.generation is not None else None
         if worker is None or live.run_command is None:
             return
+        live.sent = True
         worker.session.last_command = max(worker.session.last_command, live.run_command)
-        self._fleet.send(worker, run_job_messages(self.run_job(live, live.run_command)))
+        self._fleet.send(worker, run_job_messages(self._run_job(live, live.run_command)))
+        self.on_sent(worker, live)
+
+    def _run_job(self, live: LiveJob, command: CommandId) -> RunJob:
+        """The command for the job's current attempt, built from what is known now."""
+        return RunJob(
+            epoch=self._epoch,
+            store=self._store,
+            command=command,
+            job=live.id,
+            attempt=live.attempt,
+            created_at=int(live.new.created_at.timestamp()),
+            request=live.request,
+            resume=live.output.resume(),
+            prompt_digest=live.prompt_digest,
+            fingerprint=live.fingerprint,
+        )
+
+
+def _nothing(*_args: object) -> None:
+    """Nobody is wired yet."""

@@ -1,73 +1,150 @@
-"""What becomes of a lost worker's jobs.
+"""What becomes of a lost worker's jobs, and of those a returning worker no longer has.
 
 Losing a generation is one operation: its row, its commands, and every job it held. From then on its
-frames are void. Attached jobs end here with the worker's death as their reason; their usage is what
-was delivered, a lower bound.
+frames are void. Jobs with a stop pending end by it; the others go back and on from what was
+journaled, attached ones from what this process has in memory.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import structlog
 
-from app.domain.job import Ending
-from app.domain.transitions import failed
+from app.domain.job import Ending, JobState
+from app.domain.transitions import failed, stopped
 from app.domain.worker_state import WorkerEvent, WorkerState
 from app.services.clock import Clock
 from app.services.endings import Endings
 from app.services.fleet import Fleet, Worker
 from app.services.ledger import LiveJob
+from app.services.returns import TOO_MANY_LOSSES, Returns
+from app.storage.endings import GiveBack
 from app.storage.generations import lose_generation
+from app.storage.jobs import give_back
 from app.storage.operations import Committed
 from app.storage.writer import OutcomeFuture, Writer
 from shared.failures import Failure
+from shared.ids import JobId
 
 _log = structlog.get_logger("rescue")
 
+LOST_REQUEST = Failure(
+    code="worker_crashed", message="The worker died and nothing is left to go on from."
+)
+UNSTORABLE = Failure(
+    code="internal_error", message="What the worker said of this job could not be stored."
+)
+
+Ended = list[tuple[LiveJob, Ending]]
+Returned = list[tuple[LiveJob, GiveBack]]
+
 
 class Rescue:
-    """Takes back what a lost worker held."""
+    """Takes back what a lost worker held.
 
-    def __init__(self, fleet: Fleet, endings: Endings, writer: Writer, clock: Clock) -> None:
+    ``on_lost`` is called with a worker once its loss is committed.
+    """
+
+    def __init__(
+        self, fleet: Fleet, endings: Endings, returns: Returns, writer: Writer, clock: Clock
+    ) -> None:
         self._fleet = fleet
         self._endings = endings
+        self._returns = returns
         self._writer = writer
         self._clock = clock
+        self.on_lost: Callable[[Worker], None] = _nothing
 
-    def lose(self, worker: Worker, reason: str) -> None:
-        """Declare this worker lost; calling it again does nothing."""
+    def lose(
+        self, worker: Worker, reason: str, *, counted: bool = True, culprit: JobId | None = None
+    ) -> None:
+        """Declare this worker lost; calling it again does nothing.
+
+        ``counted`` is False when the parent itself ends the worker: then no loss is held against
+        its jobs. ``culprit`` is a job that cannot go on anywhere.
+        """
         if worker.state in (WorkerState.LOST, WorkerState.GONE):
             return
         worker.move(WorkerEvent.LOSE)
         worker.session.close()
         self._fleet.disconnect(worker)
         _log.warning("worker_lost", generation=worker.generation, reason=reason)
-        ended = [(live, self._ending(live, reason)) for live in worker.held.values()]
-        worker.held.clear()
+        ended, returned = self._settle(worker, reason, counted, culprit)
         operation = lose_generation(
             worker.generation,
             self._clock.now(),
             reason,
             [(live.new, ending, live.stop) for live, ending in ended],
+            [back for _, back in returned],
         )
         future = self._writer.submit(operation)
-        future.add_done_callback(partial(self._lost, worker, ended))
+        future.add_done_callback(partial(self._lost, worker, ended, returned))
 
-    def _ending(self, live: LiveJob, reason: str) -> Ending:
-        failure = Failure(
-            code="worker_crashed",
-            message=f"The worker process died while this request was running ({reason}).",
-            retryable=True,
-        )
-        return self._endings.decide(live, *failed(failure, live.stop), complete=False)
+    def reclaim(self, worker: Worker, live: LiveJob) -> None:
+        """A living worker does not hold this job: it ends by its pending stop, or goes back."""
+        worker.let_go(live)
+        if live.stop is not None or live.request is None and live.attached:
+            self._endings.end_unheld(live, LOST_REQUEST)
+            return
+        back = self._returns.give_back(live, "lost")
+        future = self._writer.submit(give_back(back))
+        future.add_done_callback(partial(self._reclaimed, live, back))
+
+    def _settle(
+        self, worker: Worker, reason: str, counted: bool, culprit: JobId | None
+    ) -> tuple[Ended, Returned]:
+        ended: Ended = []
+        returned: Returned = []
+        for live in worker.held.values():
+            outcome = self._outcome(live, reason, culprit)
+            if outcome is None:
+                returned.append((live, self._returns.give_back(live, "lost", counted=counted)))
+            else:
+                complete = live.journaled
+                ended.append((live, self._endings.decide(live, *outcome, complete=complete)))
+        worker.held.clear()
+        worker.unseen.clear()
+        return ended, returned
+
+    def _outcome(
+        self, live: LiveJob, reason: str, culprit: JobId | None
+    ) -> tuple[JobState, Failure | None] | None:
+        """How a job of a lost worker ends; None when it goes on."""
+        if live.stop is not None:
+            return stopped(live.stop)
+        if live.id == culprit:
+            return failed(UNSTORABLE, None)
+        if live.attached and live.request is None:
+            return failed(LOST_REQUEST, None)
+        if not self._returns.can_lose(live):
+            return failed(TOO_MANY_LOSSES, None)
+        return None
 
     def _lost(
-        self, worker: Worker, ended: list[tuple[LiveJob, Ending]], future: OutcomeFuture
+        self, worker: Worker, ended: Ended, returned: Returned, future: OutcomeFuture
     ) -> None:
         if future.cancelled() or future.exception() is not None:
             _log.error(
                 "loss_not_stored", generation=worker.generation, error=str(future.exception())
             )
         elif not isinstance(future.result(), Committed):
-            _log.error("loss_void", generation=worker.generation)
+            _log.error(
+                "loss_void", generation=worker.generation, outcome=str(future.result())
+            )
         for live, ending in ended:
             self._endings.show(live, ending)
+        for live, back in returned:
+            self._returns.returned(live, back)
+        self.on_lost(worker)
+
+    def _reclaimed(self, live: LiveJob, back: GiveBack, future: OutcomeFuture) -> None:
+        if future.cancelled() or future.exception() is not None:
+            _log.error("give_back_failed", job=live.id, error=str(future.exception()))
+        elif isinstance(future.result(), Committed):
+            self._returns.returned(live, back)
+        else:
+            _log.error("give_back_void", job=live.id, outcome=str(future.result()))
+
+
+def _nothing(*_args: object) -> None:
+    """Nobody is wired yet."""

@@ -1,7 +1,8 @@
 """Submission: the door's request becomes a job, or is refused before anything was promised."""
 
 import asyncio
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from functools import partial
 
 import msgspec
@@ -10,7 +11,9 @@ import structlog
 from app.catalogue.entries import ModelEntry
 from app.domain.draft import JobDraft
 from app.domain.errors import (
+    Draining,
     InternalError,
+    InvalidRequest,
     JobServerError,
     ModelNotFound,
     QueueFull,
@@ -18,22 +21,33 @@ from app.domain.errors import (
     ShuttingDown,
     StorageFull,
 )
-from app.domain.job import JobState, NewJob
+from app.domain.job import Durability, JobClass, JobState, NewJob
 from app.services.cancellation import Cancellation
 from app.services.clock import Clock
+from app.services.deadlines import Deadlines
 from app.services.endings import Endings
 from app.services.fleet import Fleet
 from app.services.following import Ticket
+from app.services.jobs import Jobs
 from app.services.ledger import Ledger, LiveJob
 from app.services.models import Models
+from app.services.recall import encode_request
 from app.services.relay import Relay
-from app.services.workers import Workers
+from app.services.replays import Replays
+from app.services.returns import Returns
+from app.services.starts import Starts
 from app.settings import Settings
 from app.storage.errors import StoreFull
+from app.storage.idempotency import NewIdempotency
+from app.storage.jobs import insert_job
 from app.storage.operations import Committed
 from app.storage.writer import OutcomeFuture, Writer
+from app.streams.broadcast import Channel
 from shared.failures import Failure
-from shared.ids import IdMint
+from shared.ids import IdMint, JobId
+
+IDEMPOTENCY_S = 24 * 3600.0
+"""How long an idempotency key finds its job again."""
 
 IDS_SHOWN_MAX = 20
 """Model ids named in the refusal of an unknown one."""
@@ -51,9 +65,13 @@ class Submission:
         ledger: Ledger,
         fleet: Fleet,
         relay: Relay,
-        workers: Workers,
+        starts: Starts,
+        returns: Returns,
         endings: Endings,
         cancellation: Cancellation,
+        deadlines: Deadlines,
+        jobs: Jobs,
+        replays: Replays,
         writer: Writer,
         clock: Clock,
         mint: IdMint,
@@ -63,13 +81,22 @@ class Submission:
         self._ledger = ledger
         self._fleet = fleet
         self._relay = relay
-        self._workers = workers
+        self._starts = starts
+        self._returns = returns
         self._endings = endings
         self._cancellation = cancellation
+        self._deadlines = deadlines
+        self._jobs = jobs
+        self._replays = replays
         self._writer = writer
         self._clock = clock
         self._mint = mint
         self._settings = settings
+        self._limits = {
+            JobClass.INTERACTIVE: settings.queue.interactive_max,
+            JobClass.BACKGROUND: settings.queue.background_max,
+            JobClass.BATCH: settings.queue.batch_max,
+        }
         self._closed = False
         self.refused_full = 0
 
@@ -83,31 +110,27 @@ class Submission:
         return self._closed
 
     async def submit(self, draft: JobDraft) -> Ticket:
-        """Admit a job and record it.
+        """Admit a job and record it; with an idempotency key that is known, find it again.
 
         Raises:
             ShuttingDown: admission has ended.
+            Draining: attached work is refused for now.
             ModelNotFound: no such model; names those that would work.
             QueueFull: too many wait already.
             ModelUnavailable: its workers died too often.
             ServerOverloaded: the writer is behind.
             StorageFull: the disk is full.
+            IdempotencyConflict: the key belongs to another request.
         """
-        if self._closed:
-            raise ShuttingDown
-        entry = self._find(draft.model)
-        size = _request_bytes(draft)
-        self._check_room(size)
-        self._workers.ensure(entry)
-        live = self._live(draft, size)
-        try:
-            future = self._writer.submit(self._relay.admit(live))
-        except JobServerError:
-            self._forget(live)
-            raise
-        self._ledger.add(live)
-        ticket = Ticket(live.id, live.new.created_at, draft.model, live.channel.follow())
-        future.add_done_callback(partial(self._inserted, live))
+        if draft.idempotency is not None:
+            known = await self._replays.find(draft.tenant, draft.idempotency)
+            if known is not None:
+                return known
+        self._check(draft)
+        live = self._live(draft)
+        future = self._insert(live, draft)
+        follower = live.channel.follow()
+        ticket = Ticket(live.id, live.new.created_at, draft.model, follower)
         try:
             outcome = await asyncio.shield(future)
         except StoreFull as error:
@@ -115,9 +138,89 @@ class Submission:
         except asyncio.CancelledError:
             self._cancellation.request_nowait(live.id)
             raise
-        if not isinstance(outcome, Committed):
-            raise InternalError
-        return ticket
+        if isinstance(outcome, Committed):
+            return ticket
+        if draft.idempotency is not None:  # somebody was quicker with the same key
+            known = await self._replays.find(draft.tenant, draft.idempotency)
+            if known is not None:
+                return known
+        raise InternalError
+
+    async def submit_many(self, drafts: Sequence[JobDraft]) -> list[JobId]:
+        """Admit jobs together: all are committed when this returns, or none was taken.
+
+        Raises:
+            JobServerError: the first reason found; see ``submit``.
+        """
+        for n, draft in enumerate(drafts):
+            try:
+                self._check(draft, also=len(drafts) - 1)
+            except JobServerError as error:
+                error.param = f"jobs[{n}].{error.param}" if error.param else f"jobs[{n}]"
+                raise
+        lives = [self._live(draft) for draft in drafts]
+        operations = [insert_job(live.new) for live in lives]
+        futures = self._writer.submit_many(operations)
+        for live, future in zip(lives, futures, strict=True):
+            self._ledger.add(live)
+            future.add_done_callback(partial(self._inserted, live))
+        try:
+            await asyncio.shield(asyncio.gather(*futures))
+        except StoreFull as error:
+            raise StorageFull from error
+        return [live.id for live in lives]
+
+    async def retry(self, job_id: JobId, tenant: str) -> Ticket:
+        """A new job like this one, which has ended.
+
+        Raises:
+            JobNotFound: there is no such job of this tenant.
+            InvalidRequest: it has not ended, or its request was not kept.
+        """
+        view = await self._jobs.get(job_id, tenant)
+        if not view.state.final:
+            raise InvalidRequest(f"The job is {view.state}; only an ended job can be retried.")
+        request = await self._jobs.request(job_id)
+        if request is None:
+            raise InvalidRequest("The job's request was not kept, so it cannot be retried.")
+        return await self.submit(
+            JobDraft(
+                surface=view.surface,
+                model=view.model,
+                request=request,
+                durability=Durability.DURABLE,
+                job_class=view.job_class,
+                priority=view.priority,
+                tenant=tenant,
+                max_attempts=view.max_attempts,
+                attempt_timeout_s=view.attempt_timeout_s,
+                tags=view.tags,
+                retry_of=job_id,
+            )
+        )
+
+    def _check(self, draft: JobDraft, also: int = 0) -> None:
+        """Refuse what cannot be admitted now; ``also`` more of its kind come with it."""
+        if self._closed:
+            raise ShuttingDown
+        foreground = draft.durability is not Durability.DURABLE
+        if foreground and self._relay.paused:
+            raise Draining
+        self._find(draft.model)
+        self._check_room(draft, also)
+        if foreground:
+            self._starts.check(draft.model)
+
+    def _insert(self, live: LiveJob, draft: JobDraft) -> OutcomeFuture:
+        key = _new_idempotency(draft, live, self._clock.now())
+        try:
+            future = self._writer.submit(self._relay.admit(live, key))
+        except JobServerError:
+            self._forget(live)
+            raise
+        self._ledger.add(live)
+        future.add_done_callback(partial(self._inserted, live))
+        return future
 
     def _inserted(self, live: LiveJob, future: OutcomeFuture) -> None:
         error = None if future.cancelled() else future.exception()
@@ -131,23 +234,29 @@ class Submission:
             durability=live.new.durability,
             job_class=live.new.job_class,
         )
+        live.new = msgspec.structs.replace(live.new, request=None)  # on disk, and decoded here
+        self._deadlines.watch(live)
         self._relay.inserted(live)
-        if live.state is JobState.AVAILABLE:
-            loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        if live.state is JobState.SCHEDULED:
+            wait_s = (live.new.scheduled_at - self._clock.now()).total_seconds()
+            self._returns.wait_until_due(live, wait_s)
+        elif live.state is JobState.AVAILABLE and live.new.durability is not Durability.DURABLE:
             loop.call_later(self._settings.server.start_timeout_s, self._start_overdue, live)
+        if live.state in (JobState.SCHEDULED, JobState.AVAILABLE):
+            self._ledger.forget_request(live)
 
     def _not_stored(self, live: LiveJob, error: BaseException | None) -> None:
         """The insert failed, so there is no job: forget it wherever it already stands."""
-        _log.error("job_not_stored", job=live.id, error=str(error))
+        if error is not None:
+            _log.error("job_not_stored", job=live.id, error=str(error))
         self._forget(live)
 
     def _forget(self, live: LiveJob) -> None:
         self._relay.withdraw(live)
         worker = self._fleet.get(live.generation) if live.generation is not None else None
         if worker is not None:
-            worker.held.pop(live.id, None)
-            if live.run_command is not None and live.run_command in worker.unseen:
-                worker.unseen.remove(live.run_command)
+            worker.let_go(live)
         self._ledger.remove(live)
 
     def _start_overdue(self, live: LiveJob) -> None:
@@ -171,21 +280,22 @@ class Submission:
             param="model",
         )
 
-    def _check_room(self, size: int) -> None:
-        if self._writer.depth >= self._settings.queue.writer_max:
+    def _check_room(self, draft: JobDraft, also: int) -> None:
+        if self._writer.depth + also >= self._settings.queue.writer_max:
             raise ServerOverloaded(retry_after_s=RETRY_AFTER_S)
-        limit = self._settings.queue.interactive_max
-        waiting = self._relay.waiting_count()
+        waiting = self._relay.waiting_of(draft.job_class)
         bytes_max = self._settings.queue.waiting_bytes_max
-        if waiting >= limit or self._ledger.request_bytes + size > bytes_max:
+        memory = self._ledger.request_bytes + _request_bytes(draft)
+        if waiting + also >= self._limits[draft.job_class] or memory > bytes_max:
             self.refused_full += 1
             error = QueueFull()
             error.position = waiting
             raise error
 
-    def _live(self, draft: JobDraft, size: int) -> LiveJob:
+    def _live(self, draft: JobDraft) -> LiveJob:
         now = self._clock.now()
         deadline_s = draft.deadline_s or self._settings.queue.deadline_s
+        journaled = draft.durability is not Durability.ATTACHED
         new = NewJob(
             id=self._mint.job(),
             kind="chat",
@@ -196,13 +306,41 @@ class Submission:
             tenant=draft.tenant,
             model=draft.model,
             created_at=now,
-            scheduled_at=now,
+            scheduled_at=max(now, draft.scheduled_at or now),
             deadline_at=now + timedelta(seconds=deadline_s),
             seed=draft.request.sampling.seed,
             max_attempts=draft.max_attempts,
+            attempt_timeout_s=draft.attempt_timeout_s,
+            tags=draft.tags,
+            retry_of=draft.retry_of,
+            keep_s=draft.keep_s,
             settings=_settings_of(draft),
+            request=encode_request(draft.request) if journaled else None,
         )
-        return LiveJob(new=new, request=draft.request, request_bytes=size)
+        later = new.scheduled_at > now
+        return LiveJob(
+            new=new,
+            request=draft.request,
+            request_bytes=_request_bytes(draft),
+            state=JobState.SCHEDULED if later else JobState.AVAILABLE,
+            channel=Channel(bounded=journaled),
+        )
+
+
+def _new_idempotency(draft: JobDraft, live: LiveJob, now: datetime) -> NewIdempotency | None:
+    key = draft.idempotency
+    if key is None:
+        return None
+    return NewIdempotency(
+        tenant=draft.tenant,
+        method=key.method,
+        path=key.path,
+        key=key.key,
+        digest=key.digest,
+        job=live.id,
+        created_at=now,
+        expires_at=now + timedelta(seconds=IDEMPOTENCY_S),
+    )
 
 
 def _settings_of(draft: JobDraft) -> bytes:

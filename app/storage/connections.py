@@ -35,6 +35,8 @@ _WRITER: Final[dict[str, int | str]] = {
     "fullfsync": _FULLFSYNC,
     "checkpoint_fullfsync": _FULLFSYNC,
     "cache_size": -_CACHE_KIB,
+    # What is deleted is overwritten: a prompt that is no longer kept must not be found in the file.
+    "secure_delete": 1,
     **_COMMON,
 }
 _READER: Final[dict[str, int | str]] = {**_COMMON, "cache_size": -16_384, "query_only": 1}

@@ -29,6 +29,16 @@ def moment(stored: int) -> datetime:
     return _EPOCH + timedelta(microseconds=stored)
 
 
+def millis(seconds: float | None) -> int | None:
+    """A duration as stored."""
+    return None if seconds is None else round(seconds * 1000)
+
+
+def seconds(stored: int | None) -> float | None:
+    """A stored duration in seconds."""
+    return None if stored is None else stored / 1000
+
+
 def seed_to_row(seed: int) -> int:
     """An unsigned 64-bit seed as a signed integer.
 

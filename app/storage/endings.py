@@ -20,7 +20,7 @@ AttemptOutcome = Literal["finished", "stopped", "preempted", "failed", "refused"
 _FINAL_COLUMNS: Final = (
     "state = :state, finalized_at = :now, finish_reason = :finish_reason, failure = :failure,"
     " prompt_tokens = :prompt, cached_tokens = :cached, completion_tokens = :completion,"
-    " reasoning_tokens = :reasoning, events = events + 1"
+    " reasoning_tokens = :reasoning, events = events + 1, keep_until = :now + keep_ms * 1000"
 )
 
 END_WAITING: Final = Statement(

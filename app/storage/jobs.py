@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from app.domain.job import Claim, Ending, JobState, NewJob, StopReason
 from app.storage.claims import claim_steps
-from app.storage.encoding import checksum, micros, seed_to_row
+from app.storage.encoding import checksum, micros, millis, seed_to_row
 from app.storage.endings import (
     END_WAITING,
     AttemptOutcome,
@@ -20,6 +22,7 @@ from app.storage.endings import (
     outcome_of,
     running_end_steps,
 )
+from app.storage.idempotency import NewIdempotency, idempotency_steps
 from app.storage.operations import Operation, Params, Rank, Statement, Step, in_commit_order
 from app.storage.reports import job_report
 from app.storage.sql import insert
@@ -48,6 +51,8 @@ _INSERT: Final = Statement(
             "available_at",
             "claimed_at",
             "deadline_at",
+            "attempt_timeout_ms",
+            "keep_ms",
             "retry_of",
             "parent_job",
             "render_version",
@@ -107,33 +112,35 @@ def insert_job(
     claim: Claim | None = None,
     command: CommandId | None = None,
     *,
-    retry_of: JobId | None = None,
+    idempotency: NewIdempotency | None = None,
     parent_job: JobId | None = None,
-    tags: str = "{}",
     events: int = 1,
 ) -> Operation:
     """A submitted job; with a claim it is running from its first commit on.
 
-    Void at ``attempt.insert`` when the claim's generation takes no jobs any more: then the job was
-    not inserted either. ``events`` is the next event number (``created`` took 0); ``tags`` is a
-    JSON object. Impatient: a full disk is answered, not waited out.
+    Void at ``attempt.insert`` when the claim's generation takes no jobs any more, and at
+    ``idempotency.insert`` when the key names a job already: then the job was not inserted either.
+    ``events`` is the next event number (``created`` took 0). Impatient: a full disk is answered,
+    not waited out.
     """
     row: Params = {
         **_new_row(new),
         "state": _first_state(new, claim),
         "attempt": claim.attempt if claim else 0,
         "claimed_at": micros(claim.claimed_at) if claim else None,
-        "retry_of": retry_of,
         "parent_job": parent_job,
-        "tags": tags,
         "events": events,
     }
     steps = [Step(_INSERT, row, new.id)]
+    subjects: tuple[str, ...] = (new.id,)
+    if idempotency is not None:
+        steps += idempotency_steps(idempotency)
+        subjects = (new.id, idempotency.subject)
     if claim is not None:
         steps += claim_steps(claim, command)
     return Operation(
         name="insert_job",
-        subjects=(new.id,),
+        subjects=subjects,
         reads=(claim.generation,) if claim else (),
         steps=tuple(steps),
         patient=False,
@@ -264,6 +271,10 @@ def _new_row(new: NewJob) -> Params:
         "scheduled_at": scheduled_at,
         "available_at": scheduled_at,
         "deadline_at": micros(new.deadline_at),
+        "attempt_timeout_ms": millis(new.attempt_timeout_s),
+        "keep_ms": millis(new.keep_s),
+        "retry_of": new.retry_of,
+        "tags": msgspec.json.encode(new.tags).decode(),
         "render_version": new.render_version,
         "seed": seed_to_row(new.seed),
         "settings": new.settings,

@@ -32,9 +32,12 @@ class Rank(IntEnum):
     JOB_CLAIM = 22
     JOB_DUE = 23
     JOB_STOP = 24
+    IDEMPOTENCY_EXPIRE = 25
+    IDEMPOTENCY_INSERT = 26
     ATTEMPT_INSERT = 30
     COMMAND_INSERT = 40
     COMMAND_CANCEL = 41
+    COMMAND_PREEMPT = 42
     ATTEMPT_ACCEPT = 50
     ATTEMPT_PROGRESS = 51
     ATTEMPT_TOKENS = 52
@@ -55,6 +58,11 @@ class Rank(IntEnum):
     GENERATION_LOST = 103
     GENERATION_GONE = 104
     REPORT_TOMBSTONE = 110
+    DRAIN_INSERT = 120
+    DRAIN_PROGRESS = 121
+    DRAIN_END = 122
+    JOB_DELETE = 130
+    IDEMPOTENCY_DELETE = 131
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +114,8 @@ class Operation:
         reads: ids whose state its statements check; others may read them in the same commit.
         lazy: may wait up to ``WriterLimits.lazy_wait_s`` to ride along with others.
         patient: waits out a full disk; an impatient operation fails with ``StoreFull`` instead.
+        forgets: deletes text that must be gone: the log that still holds it is emptied after the
+            commit, as soon as no reader needs it.
     """
 
     name: str
@@ -115,6 +125,7 @@ class Operation:
     reads: tuple[str, ...] = ()
     lazy: bool = False
     patient: bool = True
+    forgets: bool = False
 
     def __post_init__(self) -> None:
         ranks = [step.statement.rank for step in self.steps]

@@ -20,7 +20,7 @@ from app.storage.rows import (
     job_from,
     report_from,
 )
-from app.storage.tables import attempt, chunk, command, generation, job, report
+from app.storage.tables import attempt, chunk, command, drain, generation, job, report
 from shared.ids import CommandId, GenerationId, JobId, id_body
 
 _JOB = sa.select(
@@ -62,18 +62,27 @@ async def load_open_jobs(readers: Readers) -> list[JobRow]:
 
 async def load_jobs(
     readers: Readers,
-    tenant: str,
+    tenant: str | None,
     *,
     after: JobId | None = None,
     states: tuple[JobState, ...] = (),
+    tag: tuple[str, str] | None = None,
+    model: str | None = None,
     limit: int = 100,
 ) -> list[JobRow]:
     """A page of a tenant's jobs, newest first, from before ``after`` on."""
-    query = _JOB.where(job.c.tenant == tenant).order_by(job.c.id.desc()).limit(limit)
+    query = _JOB.order_by(job.c.id.desc()).limit(limit)
+    if tenant is not None:
+        query = query.where(job.c.tenant == tenant)
     if after is not None:
         query = query.where(job.c.id < after)
     if states:
         query = query.where(job.c.state.in_(states))
+    if model is not None:
+        query = query.where(job.c.model == model)
+    if tag is not None:
+        path = f'$."{tag[0]}"'
+        query = query.where(sa.func.json_extract(job.c.tags, path) == tag[1])
     return [job_from(row) for row in await readers.rows(query)]
 
 
@@ -112,19 +121,27 @@ async def load_commands(readers: Readers, generation_id: GenerationId) -> list[C
 
 
 async def load_chunks(
-    readers: Readers, job_id: JobId, *, from_event: int = 0, limit: int = 1000
+    readers: Readers,
+    job_id: JobId,
+    *,
+    from_event: int = 0,
+    from_number: int = 0,
+    limit: int = 1000,
 ) -> list[NewChunk]:
-    """A page of a job's journal, from the first row that shows ``from_event`` or a later one.
+    """A page of a job's journal: rows ``from_number`` on that show ``from_event`` or a later one.
+    Rows that show nothing are found by ``from_event`` 0 alone.
 
     Raises:
         PayloadDamaged: a row is not what was written.
     """
     query = (
         sa.select(chunk)
-        .where(chunk.c.job == job_id, chunk.c.last_event >= from_event)
+        .where(chunk.c.job == job_id, chunk.c.number >= from_number)
         .order_by(chunk.c.number)
         .limit(limit)
     )
+    if from_event:
+        query = query.where(chunk.c.last_event >= from_event)
     return [chunk_from(row) for row in await readers.rows(query)]
 
 
@@ -149,5 +166,6 @@ async def highest_id(readers: Readers) -> str | None:
     highest = [
         await readers.value(sa.select(sa.func.max(job.c.id))),
         await readers.value(sa.select(sa.func.max(generation.c.id))),
+        await readers.value(sa.select(sa.func.max(drain.c.id))),
     ]
     return max((id_body(found) for found in highest if found), default=None)

@@ -80,7 +80,6 @@ def job_report(
     ending: Ending,
     *,
     started_at: datetime | None = None,
-    tags: Mapping[str, str] | None = None,
 ) -> NewReport:
     """The one report of a job, from what it was submitted as and how it ended."""
     payload = JobReport(
@@ -98,7 +97,7 @@ def job_report(
         durability=new.durability,
         surface=new.surface,
         tenant=new.tenant,
-        tags=tags or {},
+        tags=new.tags,
     )
     return NewReport(
         id=report_id("job", new.id),

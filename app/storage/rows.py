@@ -7,7 +7,7 @@ from sqlalchemy import RowMapping
 
 from app.domain.job import Durability, JobClass, JobState, NewJob, StopReason, Usage
 from app.domain.worker_state import WorkerState
-from app.storage.encoding import checksum, failure_from_row, moment, seed_from_row
+from app.storage.encoding import checksum, failure_from_row, moment, seconds, seed_from_row
 from app.storage.errors import PayloadDamaged
 from app.storage.frames import NewChunk
 from shared.failures import Failure
@@ -252,6 +252,10 @@ def _new_job(row: RowMapping) -> NewJob:
         deadline_at=moment(row["deadline_at"]),
         seed=seed_from_row(row["seed"]),
         max_attempts=row["max_attempts"],
+        attempt_timeout_s=seconds(row["attempt_timeout_ms"]),
+        tags=msgspec.json.decode(row["tags"], type=dict[str, str]),
+        retry_of=row["retry_of"],
+        keep_s=seconds(row["keep_ms"]),
         settings=row["settings"],
         render_version=row["render_version"],
     )

@@ -22,6 +22,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy import and_ as sa_and
 
 from app.domain.job import FINAL_STATES, Durability, JobClass, JobState, StopReason
 from app.domain.worker_state import WorkerState
@@ -38,6 +39,8 @@ metadata: Final = MetaData(
 
 GATES: Final = ("loading", "serving", "rebuilding", "stopping", "failed")
 REPORT_KINDS: Final = ("job", "generation", "drain")
+DRAIN_MODES: Final = ("finish", "checkpoint", "cancel")
+DRAIN_STATES: Final = ("running", "completed", "failed", "cancelled")
 OUTCOMES: Final = ("finished", "stopped", "preempted", "failed", "refused", "lost")
 PRIORITY_MAX: Final = 32_767
 
@@ -90,8 +93,12 @@ job: Final = Table(
     _number("available_at"),
     _number("claimed_at", null=True),
     _number("deadline_at"),
+    _number("attempt_timeout_ms", null=True),
     _number("started_at", null=True),
     _number("finalized_at", null=True),
+    # Kept so long after its end, and until then; NULL: as long as the setting says.
+    _number("keep_ms", null=True),
+    _number("keep_until", null=True),
     _text("stop_reason", null=True),
     _number("stop_requested_at", null=True),
     _text("retry_of", null=True),
@@ -140,6 +147,12 @@ job: Final = Table(
     CheckConstraint("(durability = 'attached') = (request IS NULL)", "request_iff_not_attached"),
     CheckConstraint("(request IS NULL) = (request_checksum IS NULL)", "request_has_checksum"),
     CheckConstraint("json_valid(tags)", "tags_are_json"),
+    CheckConstraint("attempt_timeout_ms IS NULL OR attempt_timeout_ms >= 1", "timeout_range"),
+    CheckConstraint("keep_ms IS NULL OR keep_ms >= 0", "keep_range"),
+    CheckConstraint(
+        "(keep_until IS NOT NULL) = (keep_ms IS NOT NULL AND finalized_at IS NOT NULL)",
+        "kept_from_its_end",
+    ),
     sqlite_strict=True,
 )
 
@@ -154,7 +167,13 @@ Index(
 )
 Index("job_due", job.c.scheduled_at, sqlite_where=job.c.state.in_(["scheduled", "retryable"]))
 Index("job_deadline", job.c.deadline_at, sqlite_where=job.c.finalized_at.is_(None))
-Index("job_finalized", job.c.finalized_at, sqlite_where=job.c.finalized_at.is_not(None))
+# What retention deletes: by the setting, and by the job's own time.
+Index(
+    "job_finalized",
+    job.c.finalized_at,
+    sqlite_where=sa_and(job.c.finalized_at.is_not(None), job.c.keep_until.is_(None)),
+)
+Index("job_kept", job.c.keep_until, sqlite_where=job.c.keep_until.is_not(None))
 Index("job_tenant", job.c.tenant, job.c.id)
 
 attempt: Final = Table(
@@ -298,6 +317,58 @@ report: Final = Table(
     CheckConstraint("tombstone IN (0, 1) AND complete IN (0, 1)", "flags"),
     sqlite_strict=True,
 )
+
+# Written with its job and deleted with it: there is never one without the other.
+idempotency: Final = Table(
+    "idempotency",
+    metadata,
+    _text("tenant"),
+    _text("method"),
+    _text("path"),
+    _text("key"),
+    _text("digest"),
+    Column("job", Text, ForeignKey("job.id", ondelete="CASCADE"), nullable=False),
+    _number("created_at"),
+    _number("expires_at"),
+    PrimaryKeyConstraint("tenant", "method", "path", "key"),
+    CheckConstraint("expires_at > created_at", "expires_later"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+Index("idempotency_expires_at", idempotency.c.expires_at)
+Index("idempotency_job", idempotency.c.job)
+
+drain: Final = Table(
+    "drain",
+    metadata,
+    _text("id"),
+    _text("mode"),
+    _text("scope"),
+    _text("state"),
+    _text("reason", null=True),
+    _number("started_at"),
+    _number("ended_at", null=True),
+    _number("timeout_ms"),
+    _number("in_flight"),
+    _count("finished"),
+    _count("given_back"),
+    _count("cancelled"),
+    PrimaryKeyConstraint("id"),
+    CheckConstraint(_one_of("mode", DRAIN_MODES), "mode_known"),
+    CheckConstraint(_one_of("state", DRAIN_STATES), "state_known"),
+    CheckConstraint("(ended_at IS NULL) = (state = 'running')", "ended_iff_not_running"),
+    CheckConstraint(
+        "timeout_ms >= 0 AND finished >= 0 AND given_back >= 0 AND cancelled >= 0"
+        " AND finished + given_back + cancelled <= in_flight",
+        "counts_range",
+    ),
+    CheckConstraint(
+        "state <> 'completed' OR finished + given_back + cancelled = in_flight",
+        "completed_adds_up",
+    ),
+    sqlite_strict=True,
+)
+Index("drain_running", drain.c.id, sqlite_where=drain.c.state == "running")
 
 feed: Final = Table(
     "feed",

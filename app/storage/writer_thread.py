@@ -172,7 +172,7 @@ class WriterThread:
         if self._full:
             self._set_full(full=False)
         self._done([(self._line.popleft(), result) for result in results])
-        checkpoints.committed()
+        checkpoints.committed(forgets=any(operation.forgets for operation in operations))
 
     def _front(self) -> list[Pending]:
         count = shared_commit(

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from typing_extensions import override
 
@@ -33,6 +34,19 @@ class Exit:
         if self.code is not None:
             return f"exit code {self.code}"
         return "gone"
+
+
+class Process(Protocol):
+    """A worker's process, whoever started it."""
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        ...
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal; to a process that is gone already, nothing."""
+        ...
 
 
 class WorkerProcess:

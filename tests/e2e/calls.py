@@ -2,16 +2,13 @@
 
 import http.client
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from tests.e2e.server import CHAT, RunningServer
-
-_Result = TypeVar("_Result")
 
 TIMEOUT_S = 20.0
 
@@ -102,8 +99,11 @@ def error_of(events: list[dict[str, Any]]) -> dict[str, Any] | None:
     return events[-1].get("error") if events else None
 
 
-@contextmanager
-def threads(count: int) -> Iterator[Callable[[Callable[[], _Result]], Callable[[], _Result]]]:
-    """Runs functions beside the test: each is given in, and its result is what comes out."""
-    with ThreadPoolExecutor(count) as pool:
-        yield lambda work: pool.submit(work).result
+def rest_of(calls: Sequence[Call]) -> list[list[dict[str, Any]]]:
+    """All that still comes on these streams, which are read at once."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(_rest, calls))
+
+
+def _rest(call: Call) -> list[dict[str, Any]]:
+    return list(call.events())

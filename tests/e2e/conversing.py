@@ -1,12 +1,12 @@
 """Asking a server through OpenAI's own client, whole and as a stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from openai import AsyncOpenAI, OpenAI
+from openai import AsyncOpenAI, AsyncStream, OpenAI, Stream
 from openai.types.chat import ChatCompletionChunk
 from openai.types.completion_usage import CompletionUsage
 
@@ -37,7 +37,7 @@ class Said:
 
 
 @contextmanager
-def client_of(server: RunningServer) -> Iterator[OpenAI]:
+def client_of(server: RunningServer) -> Generator[OpenAI]:
     with OpenAI(
         base_url=f"{server.base}/v1", api_key="none", max_retries=0, timeout=TIMEOUT_S
     ) as client:
@@ -45,7 +45,7 @@ def client_of(server: RunningServer) -> Iterator[OpenAI]:
 
 
 @asynccontextmanager
-async def async_client_of(server: RunningServer) -> AsyncIterator[AsyncOpenAI]:
+async def async_client_of(server: RunningServer) -> AsyncGenerator[AsyncOpenAI]:
     async with AsyncOpenAI(
         base_url=f"{server.base}/v1", api_key="none", max_retries=0, timeout=TIMEOUT_S
     ) as client:
@@ -55,7 +55,7 @@ async def async_client_of(server: RunningServer) -> AsyncIterator[AsyncOpenAI]:
 def ask(server: RunningServer, content: str, **fields: Any) -> Said:
     """A plain request."""
     with client_of(server) as client:
-        got = client.chat.completions.create(**_request(server, content, fields))
+        got = client.chat.completions.create(**_request(server, content, fields), stream=False)
     (choice,) = got.choices
     return Said(choice.message.content or "", choice.finish_reason, got.usage, got.id)
 
@@ -63,7 +63,7 @@ def ask(server: RunningServer, content: str, **fields: Any) -> Said:
 def ask_for_stream(server: RunningServer, content: str, **fields: Any) -> Said:
     """The same as a stream that says its usage."""
     with client_of(server) as client:
-        stream = client.chat.completions.create(
+        stream: Stream[ChatCompletionChunk] = client.chat.completions.create(
             **_request(server, content, fields),
             stream=True,
             stream_options={"include_usage": True},
@@ -78,7 +78,7 @@ async def ask_at_once(
     async with async_client_of(server) as client:
 
         async def one(content: str, fields: dict[str, Any]) -> Said:
-            stream = await client.chat.completions.create(
+            stream: AsyncStream[ChatCompletionChunk] = await client.chat.completions.create(
                 **_request(server, content, fields),
                 stream=True,
                 stream_options={"include_usage": True},

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -206,7 +206,7 @@ class Site:
 
 
 @contextmanager
-def site_in(root: Path, cache_dir: Path) -> Iterator[Site]:
+def site_in(root: Path, cache_dir: Path) -> Generator[Site]:
     """A site in ``root``; whatever still lives of it at the end is killed."""
     site = Site(root, cache_dir)
     try:

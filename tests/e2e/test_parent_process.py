@@ -4,9 +4,9 @@ import asyncio
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import psutil
@@ -14,6 +14,9 @@ import pytest
 
 from tests.e2e.server import CHAT, RunningServer, Site
 from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    import subprocess
 
 HEAVY = {"mlx", "mlx_lm", "transformers", "tokenizers", "torch", "numpy", "scipy_openblas32"}
 REQUESTS = 1_000

@@ -3,6 +3,7 @@
 import json
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.calls import Call, threads
+from tests.e2e.calls import Call
 from tests.e2e.server import CHAT, RunningServer, Site, site_in
 from tests.waiting import wait_until
 
@@ -309,12 +310,9 @@ def test_readiness_tells_why_the_default_model_is_not_there(broken: RunningServe
 def test_whoever_waits_too_long_for_a_model_is_told_that_it_loads(site: Site) -> None:
     server = site.start({"load_s": 4}, {"server.start_timeout_s": 0.5})
 
-    def ask(stream: bool) -> httpx.Response:
-        return server.chat("hello", stream=stream)
-
-    with threads(2) as run:
-        results = [run(lambda: ask(stream=False)), run(lambda: ask(stream=True))]
-        for answer in (result() for result in results):
+    with ThreadPoolExecutor(2) as pool:
+        results = [pool.submit(server.chat, "hello", stream=stream) for stream in (False, True)]
+        for answer in (result.result() for result in results):
             error = error_in(answer)
             assert (answer.status_code, error["code"]) == (503, "model_loading")
             assert answer.headers["retry-after"] == "5"

@@ -2,9 +2,8 @@
 
 import signal
 from contextlib import ExitStack
-from typing import Any
 
-from tests.e2e.calls import Call, error_of, finish_of, text_of, threads
+from tests.e2e.calls import Call, error_of, finish_of, rest_of, text_of
 from tests.e2e.server import RunningServer, Site
 from tests.e2e.store import failure_code, job_id, usage
 from tests.waiting import wait_until
@@ -13,13 +12,6 @@ from tests.waiting import wait_until
 def stopping(server: RunningServer) -> bool:
     answer = server.get("/readyz")
     return answer.status_code == 503 and answer.json()["reason"] == "the server is stopping"
-
-
-def rest_of(calls: list[Call]) -> list[list[dict[str, Any]]]:
-    """All that still comes on these streams, which are read at once."""
-    with threads(len(calls)) as run:
-        results = [run(lambda call=call: list(call.events())) for call in calls]
-        return [result() for result in results]
 
 
 def test_two_streams_and_a_plain_request_finish_within_the_grace(site: Site) -> None:

@@ -4,13 +4,14 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.e2e.calls import Call, error_of, text_of, threads
+from tests.e2e.calls import Call, error_of, rest_of, text_of
 from tests.e2e.server import RunningServer, Site, site_in
 from tests.e2e.store import failure_code, job_id
 from tests.waiting import wait_until
@@ -75,9 +76,7 @@ def test_a_worker_killed_in_a_stream_ends_it_in_band_and_is_replaced(server: Run
         for call in (one, two):
             call.read_text(20)
         at = killed(server, model)
-        with threads(2) as run:
-            results = [run(lambda call=call: list(call.events())) for call in (one, two)]
-            endings = [result() for result in results]
+        endings = rest_of((one, two))
         assert time.monotonic() - at < 1
     for call, events in zip((one, two), endings, strict=True):
         error = error_of(events)
@@ -144,18 +143,15 @@ def test_a_failing_row_costs_neither_its_neighbour_nor_its_worker(server: Runnin
 def test_a_worker_killed_while_it_loads_is_told_to_all_who_wait_for_it(site: Site) -> None:
     server = site.start({"load_s": 4})
 
-    def ask(stream: bool) -> tuple[int, dict[str, Any]]:
-        answer = server.chat("hello", stream=stream)
-        return answer.status_code, answer.json()["error"]
-
-    with threads(2) as run:
-        results = [run(lambda: ask(stream=False)), run(lambda: ask(stream=True))]
+    with ThreadPoolExecutor(2) as pool:
+        results = [pool.submit(server.chat, "hello", stream=stream) for stream in (False, True)]
         wait_until(lambda: server.metric("jobs_waiting") == 2)
         at = killed(server, server.model)
-        answers = [result() for result in results]
+        answers = [result.result() for result in results]
         assert time.monotonic() - at < 1
-    for status, error in answers:
-        assert (status, error["code"]) == (503, "model_unavailable")
+    for answer in answers:
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (503, "model_unavailable")
         assert "SIGKILL" in error["message"]
     assert {failure_code(job) for job in server.store.jobs()} == {"model_unavailable"}
     assert not any(server.store.attempts(job["id"]) for job in server.store.jobs())

@@ -5,7 +5,7 @@ one report, the feed has no gap."""
 import asyncio
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from app.storage.jobs import (
 )
 from app.storage.limits import WriterLimits
 from app.storage.operations import Committed, Operation
-from shared.failures import Failure
 from shared.ids import CommandId
 from tests.integration.storage.making import (
     GENERATION,
@@ -43,9 +42,18 @@ from tests.integration.storage.making import (
     start_generation,
 )
 
-JOBS = st.integers(1, 4)
-ATTEMPTS = st.integers(1, 3)
-LOST = Failure(code="parent_lost", message="x")
+JOBS = st.integers(0, 2)
+"""Which job: 0 is the newest."""
+OFFSETS = st.sampled_from([0, 0, 0, 0, -1, 1])
+"""How far an attempt number is off."""
+WAITING = [JobState.SCHEDULED, JobState.AVAILABLE, JobState.RETRYABLE]
+OTHER: dict[StopReason | None, StopReason | None] = {
+    None: StopReason.CANCEL,
+    StopReason.CANCEL: None,
+    StopReason.DEADLINE: StopReason.PARENT_LOST,
+    StopReason.PARENT_LOST: StopReason.DEADLINE,
+}
+MAX_ATTEMPTS = make_job().max_attempts
 
 
 @dataclass
@@ -56,7 +64,8 @@ class Model:
     attempt: int = 0
     stop: StopReason | None = None
     delivered: int = 0
-    endings: int = field(default=0)
+    failures: int = 0
+    endings: int = 0
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -97,118 +106,112 @@ class StoreMachine(RuleBasedStateMachine):
         self.commands += 1
         return CommandId(self.commands)
 
-    @rule(number=JOBS, later=st.booleans())
-    def submit(self, number: int, later: bool) -> None:
-        if number in self.jobs:
-            return
+    @rule(later=st.booleans())
+    def submit(self, later: bool) -> None:
+        number = len(self.jobs) + 1
         changes: dict[str, Any] = {"scheduled_at": NOW + timedelta(hours=1)} if later else {}
         state = JobState.SCHEDULED if later else JobState.AVAILABLE
         self.jobs[number] = Model(state)
         self.gather(insert_job(make_job(number, **changes)), holds=True)
 
-    @rule(number=JOBS)
-    def submit_running(self, number: int) -> None:
-        if number in self.jobs:
-            return
+    @rule()
+    def submit_running(self) -> None:
+        number = len(self.jobs) + 1
         self.jobs[number] = Model(JobState.RUNNING, 1)
         operation = insert_job(make_job(number), make_claim(number), self.command())
         self.gather(operation, holds=True)
 
-    @rule(number=JOBS, attempt=ATTEMPTS)
-    def claim(self, number: int, attempt: int) -> None:
-        model = self.jobs.get(number)
-        holds = (
-            model is not None
-            and model.state is JobState.AVAILABLE
-            and attempt == model.attempt + 1
-            and model.stop is None
-        )
+    def pick(self, back: int) -> tuple[int, Model]:
+        """One of the newest jobs, or one that was never submitted."""
+        number = max(len(self.jobs) - back, 0)
+        return number, self.jobs.get(number) or Model(JobState.COMPLETED)
+
+    @rule(back=JOBS, off=OFFSETS)
+    def claim(self, back: int, off: int) -> None:
+        number, model = self.pick(back)
+        attempt = max(model.attempt + 1 + off, 1)
+        right = attempt == model.attempt + 1 and model.stop is None
+        holds = right and model.state is JobState.AVAILABLE
         self.gather(claim_job(make_claim(number, attempt), self.command()), holds=holds)
-        if model is not None and holds:
+        if holds:
             model.state, model.attempt = JobState.RUNNING, attempt
 
-    @rule(number=JOBS)
-    def due(self, number: int) -> None:
-        model = self.jobs.get(number)
-        holds = model is not None and model.state in (JobState.SCHEDULED, JobState.RETRYABLE)
+    @rule(back=JOBS)
+    def due(self, back: int) -> None:
+        number, model = self.pick(back)
+        holds = model.state in (JobState.SCHEDULED, JobState.RETRYABLE)
         self.gather(make_due(job_id(number), NOW), holds=holds)
-        if model is not None and holds:
+        if holds:
             model.state = JobState.AVAILABLE
 
-    @rule(number=JOBS, reason=st.sampled_from(StopReason))
-    def stop(self, number: int, reason: StopReason) -> None:
-        model = self.jobs.get(number)
-        holds = model is not None and model.state not in FINAL_STATES and model.stop is None
+    @rule(back=JOBS, reason=st.sampled_from(StopReason))
+    def stop(self, back: int, reason: StopReason) -> None:
+        number, model = self.pick(back)
+        holds = model.state not in FINAL_STATES and model.stop is None
         self.gather(request_stop(job_id(number), reason, NOW), holds=holds)
-        if model is not None and holds:
+        if holds:
             model.stop = reason
 
-    @rule(number=JOBS, attempt=ATTEMPTS, count=st.integers(1, 9), repeat=st.booleans())
-    def tokens(self, number: int, attempt: int, count: int, repeat: bool) -> None:
-        model = self.jobs.get(number)
-        current = model is not None and model.state is JobState.RUNNING and model.attempt == attempt
-        holds = current and not repeat
-        frame = FrameOperation(GENERATION, self.seq + (0 if repeat else 1))
-        frame.tokens(job_id(number), attempt, 0, count)
+    @rule(back=JOBS, off=OFFSETS, count=st.integers(1, 9), ahead=st.sampled_from([1, 1, 0, 2]))
+    def tokens(self, back: int, off: int, count: int, ahead: int) -> None:
+        number, model = self.pick(back)
+        frame = FrameOperation(GENERATION, self.seq + ahead)
+        frame.tokens(job_id(number), model.attempt + off, 0, count)
+        holds = model.state is JobState.RUNNING and off == 0 and ahead == 1
         self.gather(frame.build(), holds=holds)
-        if model is not None and holds:
+        if holds:
             self.seq += 1
             model.delivered += count
 
-    @rule(number=JOBS, attempt=ATTEMPTS, believed=st.sampled_from([None, *StopReason]))
-    def finish(self, number: int, attempt: int, believed: StopReason | None) -> None:
-        model = self.jobs.get(number)
-        holds = (
-            model is not None
-            and model.state is JobState.RUNNING
-            and model.attempt == attempt
-            and model.stop is believed
-        )
+    @rule(back=JOBS, off=OFFSETS, surprised=st.sampled_from([False, False, True]))
+    def finish(self, back: int, off: int, surprised: bool) -> None:
+        number, model = self.pick(back)
+        believed = OTHER[model.stop] if surprised else model.stop
         state, failure = finished(believed)
         ending = make_ending(
             number,
-            attempt=attempt,
+            attempt=model.attempt + off,
             state=state,
             failure=failure,
             finish_reason="stop" if failure is None else None,
         )
         frame = FrameOperation(GENERATION, self.seq + 1)
         frame.ended(make_job(number), ending, stop_reason=believed)
+        holds = model.state is JobState.RUNNING and off == 0 and not surprised
         self.gather(frame.build(), holds=holds)
-        if model is not None and holds:
+        if holds:
             self.seq += 1
             model.state = state
             model.endings += 1
 
-    @rule(number=JOBS, attempt=ATTEMPTS, failed=st.booleans())
-    def give_back(self, number: int, attempt: int, failed: bool) -> None:
-        model = self.jobs.get(number)
-        holds = (
-            model is not None
-            and model.state is JobState.RUNNING
-            and model.attempt == attempt
-            and model.stop is None
-        )
-        back = GiveBack(
+    @rule(back=JOBS, off=OFFSETS, failed=st.booleans())
+    def give_back(self, back: int, off: int, failed: bool) -> None:
+        number, model = self.pick(back)
+        given = GiveBack(
             job=job_id(number),
-            attempt=attempt,
+            attempt=model.attempt + off,
             outcome="failed" if failed else "lost",
             now=NOW,
             due_at=NOW,
         )
-        self.gather(give_back(back), holds=holds)
-        if model is not None and holds:
+        holds = model.state is JobState.RUNNING and off == 0 and model.stop is None
+        if failed and holds:
+            model.failures += 1
+            if model.failures > MAX_ATTEMPTS:
+                return
+        self.gather(give_back(given), holds=holds)
+        if holds:
             model.state = JobState.RETRYABLE if failed else JobState.AVAILABLE
 
-    @rule(number=JOBS, attempt=st.integers(0, 3), expected=st.sampled_from(JobState))
-    def end_waiting(self, number: int, attempt: int, expected: JobState) -> None:
-        if expected in FINAL_STATES or expected is JobState.RUNNING:
-            return
-        model = self.jobs.get(number)
-        holds = model is not None and model.state is expected and model.attempt == attempt
-        ending = make_ending(number, attempt=attempt, state=JobState.CANCELLED, finish_reason=None)
+    @rule(back=JOBS, off=OFFSETS, expected=st.sampled_from(WAITING))
+    def end_waiting(self, back: int, off: int, expected: JobState) -> None:
+        number, model = self.pick(back)
+        ending = make_ending(
+            number, attempt=model.attempt + off, state=JobState.CANCELLED, finish_reason=None
+        )
+        holds = model.state is expected and off == 0
         self.gather(end_waiting_job(make_job(number), ending, expected), holds=holds)
-        if model is not None and holds:
+        if holds:
             model.state = JobState.CANCELLED
             model.endings += 1
 
@@ -244,8 +247,8 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStore = StoreMachine.TestCase
 TestStore.settings = settings(
-    max_examples=15,
-    stateful_step_count=40,
+    max_examples=20,
+    stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

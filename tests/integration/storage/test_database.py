@@ -64,7 +64,7 @@ async def test_the_file_says_whose_it_is_and_how_it_is_kept(data_dir: Path) -> N
     async with opened(data_dir):
         pass
     assert query(data_dir, "PRAGMA application_id") == [(schema.APPLICATION_ID,)]
-    assert query(data_dir, "PRAGMA user_version") == [(1,)]
+    assert query(data_dir, "PRAGMA user_version") == [(schema.HEAD,)]
     assert query(data_dir, "PRAGMA auto_vacuum") == [(2,)]
     assert query(data_dir, "PRAGMA journal_mode") == [("wal",)]
 
@@ -177,7 +177,7 @@ async def test_a_refused_open_lets_go_of_the_lock(data_dir: Path) -> None:
     tamper(data_dir, "PRAGMA user_version = 9999")
     with pytest.raises(SchemaTooNew):
         await Database.open(data_dir)
-    tamper(data_dir, "PRAGMA user_version = 1")
+    tamper(data_dir, f"PRAGMA user_version = {schema.HEAD}")
     async with opened(data_dir):
         pass
 

@@ -1,6 +1,7 @@
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.domain.job import Durability, JobClass, JobState, StopReason
@@ -51,14 +52,19 @@ COMMITTED = Committed()
 
 
 async def test_a_job_comes_back_as_it_was_submitted(database: Database) -> None:
-    new = make_job(priority=-5, job_class=JobClass.BATCH, settings=b'{"max_tokens":9}')
-    operation = insert_job(new, tags='{"team":"a"}', retry_of=job_id(9))
-    assert await database.writer.submit(operation) == COMMITTED
+    new = make_job(
+        priority=-5,
+        job_class=JobClass.BATCH,
+        settings=b'{"max_tokens":9}',
+        attempt_timeout_s=0.25,
+        keep_s=600.0,
+        tags={"team": "a"},
+        retry_of=job_id(9),
+    )
+    assert await database.writer.submit(insert_job(new)) == COMMITTED
     row = await load_job(database.readers, new.id)
     assert row is not None
-    assert row.new == make_job(
-        priority=-5, job_class=JobClass.BATCH, settings=b'{"max_tokens":9}', request=None
-    )
+    assert row.new == msgspec.structs.replace(new, request=None)
     assert (row.state, row.attempt, row.events) == (JobState.AVAILABLE, 0, 1)
     assert (row.tags, row.retry_of) == ({"team": "a"}, job_id(9))
     assert await load_request(database.readers, new.id) == b"a prompt"

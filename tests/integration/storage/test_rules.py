@@ -86,6 +86,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"request": None, "request_checksum": None}, "request_iff_not_attached"),
     ({"request_checksum": None}, "request_has_checksum"),
     ({"tags": "{"}, "tags_are_json"),
+    ({"attempt_timeout_ms": 0}, "timeout_range"),
+    ({"keep_ms": -1}, "keep_range"),
+    ({"keep_ms": 5, "keep_until": 6}, "kept_from_its_end"),
+    ({"keep_ms": 5, "state": "completed", "finalized_at": 5}, "kept_from_its_end"),
+    ({"keep_until": 6, "state": "completed", "finalized_at": 5}, "kept_from_its_end"),
     ({"created_at": "yesterday"}, "cannot store TEXT"),
     ({"model": None}, "NOT NULL"),
 ]
@@ -206,6 +211,40 @@ def test_a_receipt_may_become_a_tombstone_and_never_back(driver: sqlite3.Connect
         driver.execute("UPDATE report SET tombstone = 0")
 
 
+def test_a_key_belongs_to_a_job_and_goes_with_it(driver: sqlite3.Connection) -> None:
+    key = {"tenant": "t", "method": "POST", "path": "/", "key": "k", "digest": "d"}
+    row = key | {"job": "job_1", "created_at": 1, "expires_at": 2}
+    with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
+        insert(driver, "idempotency", row)
+    insert(driver, "job", JOB)
+    insert(driver, "idempotency", row)
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
+        insert(driver, "idempotency", row | {"digest": "e"})
+    driver.execute("DELETE FROM job")
+    assert driver.execute("SELECT count(*) FROM idempotency").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"mode": "explode"}, "mode_known"),
+        ({"state": "paused"}, "state_known"),
+        ({"ended_at": 2}, "ended_iff_not_running"),
+        ({"state": "failed"}, "ended_iff_not_running"),
+        ({"finished": 1, "given_back": 1, "cancelled": 1}, "counts_range"),
+        ({"finished": -1}, "counts_range"),
+        ({"state": "completed", "ended_at": 2, "finished": 1}, "completed_adds_up"),
+    ],
+)
+def test_a_drain_that_cannot_be_is_refused(
+    driver: sqlite3.Connection, change: dict[str, Any], rule: str
+) -> None:
+    drain = {"id": "drain_1", "mode": "finish", "scope": "server", "state": "running"}
+    row: dict[str, Any] = {**drain, "started_at": 1, "timeout_ms": 0, "in_flight": 2}
+    with pytest.raises(sqlite3.IntegrityError, match=rule):
+        insert(driver, "drain", row | change)
+
+
 def test_there_is_one_feed(driver: sqlite3.Connection) -> None:
     with pytest.raises(sqlite3.IntegrityError):
         insert(driver, "feed", {"id": 2, "last": 0})
@@ -230,9 +269,22 @@ def test_there_is_one_feed(driver: sqlite3.Connection) -> None:
         ),
         ("SELECT * FROM job WHERE finalized_at IS NULL", "USING INDEX job_deadline"),
         (
-            "SELECT id FROM job WHERE finalized_at IS NOT NULL AND finalized_at < 5 LIMIT 500",
+            "SELECT id FROM job WHERE finalized_at IS NOT NULL AND finalized_at <= 5"
+            " AND keep_until IS NULL ORDER BY finalized_at LIMIT 500",
             "SEARCH job USING INDEX job_finalized",
         ),
+        (
+            "SELECT id FROM job WHERE keep_until IS NOT NULL AND keep_until <= 5"
+            " ORDER BY keep_until LIMIT 500",
+            "SEARCH job USING INDEX job_kept",
+        ),
+        ("DELETE FROM idempotency WHERE job = 'j'", "INDEX idempotency_job (job=?)"),
+        (
+            "SELECT key FROM idempotency WHERE expires_at <= 5 ORDER BY expires_at LIMIT 500",
+            "INDEX idempotency_expires_at (expires_at<?)",
+        ),
+        ("SELECT * FROM drain WHERE state = 'running' ORDER BY id", "INDEX drain_running"),
+        ("SELECT * FROM drain ORDER BY id DESC LIMIT 1", "SCAN drain USING INDEX"),
         (
             "SELECT * FROM job WHERE tenant = 't' AND id < 'x' ORDER BY id DESC LIMIT 5",
             "SEARCH job USING INDEX job_tenant (tenant=? AND id<?)",

@@ -14,7 +14,7 @@ def test_a_report_says_all_about_the_end_of_its_job() -> None:
         failure=Failure(code="worker_crashed", message="It died.", retryable=True),
         complete=False,
     )
-    report = job_report(make_job(), ending, tags={"team": "a"})
+    report = job_report(make_job(tags={"team": "a"}), ending)
     payload = msgspec.json.decode(report.payload, type=JobReport)
     assert (report.outcome, report.reason, report.complete) == ("failed", "worker_crashed", False)
     assert payload.usage == ending.usage

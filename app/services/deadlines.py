@@ -1,0 +1,57 @@
+"""Deadlines: stored as UTC, counted down on the monotonic clock from the moment a row is loaded.
+
+So a clock that jumps ends nothing early. A job that waits ends at once; one that runs is stopped
+like a cancelled one, and ends failed unless its work is done first.
+"""
+
+import asyncio
+
+from app.domain.job import JobState, StopReason
+from app.domain.transitions import stopped
+from app.services.cancellation import Cancellation
+from app.services.clock import Clock
+from app.services.endings import Endings
+from app.services.ledger import LiveJob
+from app.services.relay import Relay
+from app.services.starts import Starts
+from shared.failures import Failure
+
+
+class Deadlines:
+    """One timer a job."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        endings: Endings,
+        cancellation: Cancellation,
+        starts: Starts,
+        clock: Clock,
+    ) -> None:
+        self._relay = relay
+        self._endings = endings
+        self._cancellation = cancellation
+        self._starts = starts
+        self._clock = clock
+
+    def watch(self, live: LiveJob) -> None:
+        """Count this job's deadline down."""
+        left_s = (live.new.deadline_at - self._clock.now()).total_seconds()
+        asyncio.get_running_loop().call_later(max(0.0, left_s), self._passed, live)
+
+    def _passed(self, live: LiveJob) -> None:
+        if live.state.final or live.stop is not None:
+            return
+        if live.state is JobState.RUNNING:
+            self._cancellation.request_nowait(live.id, StopReason.DEADLINE)
+            return
+        self._relay.withdraw(live)
+        self._endings.end_waiting(live, *self._waited_in_vain(live))
+
+    def _waited_in_vain(self, live: LiveJob) -> tuple[JobState, Failure | None]:
+        """Nobody could ever run it, or it was merely too late."""
+        model = live.new.model
+        if live.attempt == 0 and not self._starts.ever_ready(model):
+            failure = Failure(code="model_unavailable", message=self._starts.told(model))
+            return JobState.FAILED, failure
+        return stopped(StopReason.DEADLINE)

@@ -1,0 +1,242 @@
+"""Drains: closing dispatch, settling what is in flight, and proving that the sum is right.
+
+While a drain's flag is up, attached work is refused and nothing is dispatched; durable work is
+accepted and waits. What is in flight at its start is settled by mode:
+
+* ``finish``: running jobs, and attached ones that were admitted, run to their end;
+* ``checkpoint``: stored and durable rows give way and go on later, attached ones finish;
+* ``cancel``: everything in flight is cancelled.
+
+What is left when ``timeout_s`` has passed is cancelled (attached) or checkpointed. The proof is
+``finished + given back + cancelled = in flight``. The flag stays until ``resume``; a start of the
+server clears it. SIGTERM is a drain of its own that joins one which runs.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+import structlog
+
+from app.domain.errors import InvalidRequest
+from app.domain.job import Ending, JobState, StopReason
+from app.domain.view import DrainView
+from app.services.cancellation import Cancellation
+from app.services.clock import Clock
+from app.services.endings import Endings
+from app.services.ledger import Ledger, LiveJob
+from app.services.preemption import Preemption
+from app.services.relay import Relay
+from app.services.returns import Returns
+from app.services.tasks import Tasks
+from app.storage.drains import drain_progress, end_drain, insert_drain
+from app.storage.endings import GiveBack
+from app.storage.operations import Committed
+from app.storage.writer import Writer
+from shared.failures import Failure
+from shared.ids import IdMint, JobId
+
+Mode = Literal["finish", "checkpoint", "cancel"]
+
+SETTLE_S = 15.0
+"""How long jobs may take to stop once the time is up; the escalation of cancels is shorter."""
+
+DRAINING = Failure(code="draining", message="The server is draining; try again a little later.")
+
+_log = structlog.get_logger("draining")
+
+
+@dataclass(slots=True)
+class _Drain:
+    """One drain: which jobs were in flight and are not settled, and what became of the others."""
+
+    id: str
+    mode: Mode
+    timeout_s: float
+    started_at: datetime
+    in_flight: int = 0
+    open: dict[JobId, LiveJob] = field(default_factory=dict[JobId, LiveJob])
+    finished: int = 0
+    given_back: int = 0
+    cancelled: int = 0
+    state: str = "running"
+    reason: str | None = None
+    ended_at: datetime | None = None
+    keep_attached: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def view(self) -> DrainView:
+        return DrainView(
+            id=self.id,
+            mode=self.mode,
+            scope="server",
+            state=self.state,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            timeout_s=self.timeout_s,
+            in_flight=self.in_flight,
+            finished=self.finished,
+            given_back=self.given_back,
+            cancelled=self.cancelled,
+            reason=self.reason,
+        )
+
+
+class Draining:
+    """Runs one drain at a time; its flag closes dispatch."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        relay: Relay,
+        cancellation: Cancellation,
+        preemption: Preemption,
+        endings: Endings,
+        returns: Returns,
+        writer: Writer,
+        clock: Clock,
+        mint: IdMint,
+        tasks: Tasks,
+    ) -> None:
+        self._ledger = ledger
+        self._relay = relay
+        self._cancellation = cancellation
+        self._preemption = preemption
+        self._endings = endings
+        self._writer = writer
+        self._clock = clock
+        self._mint = mint
+        self._tasks = tasks
+        self._drain: _Drain | None = None
+        endings.on_ended.append(self._ended)
+        returns.on_returned.append(self._returned)
+
+    @property
+    def draining(self) -> bool:
+        """Whether dispatch is closed."""
+        return self._relay.paused
+
+    def status(self) -> DrainView | None:
+        """The latest drain of this parent."""
+        return self._drain.view() if self._drain is not None else None
+
+    async def start(
+        self, mode: Mode, timeout_s: float, *, keep_attached: bool = False
+    ) -> DrainView:
+        """Begin a drain; a running one is joined when its mode is the same.
+
+        With ``keep_attached`` attached work that was admitted runs on in every mode.
+
+        Raises:
+            InvalidRequest: a drain of another mode is running.
+        """
+        drain = self._drain
+        if drain is not None and drain.state == "running":
+            if drain.mode != mode and not keep_attached:
+                raise InvalidRequest(
+                    f"A drain of mode '{drain.mode}' is running; wait for it or resume first.",
+                    param="mode",
+                )
+            return drain.view()
+        drain = self._begin(mode, timeout_s)
+        drain.keep_attached = keep_attached or mode == "finish"
+        outcome = await self._writer.submit(insert_drain(drain.view()))
+        if isinstance(outcome, Committed):
+            self._tasks.spawn(self._run(drain), f"drain {drain.id}")
+        return drain.view()
+
+    async def resume(self) -> None:
+        """Open dispatch again; a drain that still runs ends ``cancelled``."""
+        drain = self._drain
+        if drain is not None and drain.state == "running":
+            await self._end(drain, "cancelled", "resumed")
+        self._relay.resume()
+
+    async def finish(self, drain_view: DrainView) -> DrainView:
+        """Wait until this drain has ended."""
+        drain = self._drain
+        if drain is not None and drain.id == drain_view.id:
+            await drain.done.wait()
+            return drain.view()
+        return drain_view
+
+    def _begin(self, mode: Mode, timeout_s: float) -> _Drain:
+        self._relay.pause()
+        drain = _Drain(self._mint.drain(), mode, timeout_s, self._clock.now())
+        for live in self._ledger:
+            if live.state is JobState.RUNNING or (live.attached and not live.state.final):
+                drain.open[live.id] = live
+        drain.in_flight = len(drain.open)
+        self._drain = drain
+        _log.info("drain_started", drain=drain.id, mode=mode, in_flight=drain.in_flight)
+        return drain
+
+    async def _run(self, drain: _Drain) -> None:
+        self._settle_by_mode(drain)
+        if not await self._settled_within(drain, drain.timeout_s):
+            for live in list(drain.open.values()):
+                if live.attached:
+                    self._cancellation.request_nowait(live.id, StopReason.PARENT_LOST)
+                else:
+                    self._preemption.request(live)
+            if not await self._settled_within(drain, SETTLE_S):
+                await self._end(drain, "failed", "timeout")
+                return
+        await self._end(drain, "completed", None)
+
+    def _settle_by_mode(self, drain: _Drain) -> None:
+        for live in list(drain.open.values()):
+            if live.state is JobState.RUNNING:
+                if drain.mode == "cancel":
+                    self._cancellation.request_nowait(live.id)
+                elif drain.mode == "checkpoint" and not live.attached:
+                    self._preemption.request(live)
+            elif not drain.keep_attached and self._relay.withdraw(live):
+                self._endings.end_waiting(live, JobState.FAILED, DRAINING)
+        if drain.keep_attached:
+            self._relay.let_through({live.id for live in drain.open.values() if live.attached})
+
+    async def _settled_within(self, drain: _Drain, seconds: float) -> bool:
+        if not drain.open:
+            return True
+        try:
+            async with asyncio.timeout(seconds):
+                while drain.open and drain.state == "running":
+                    drain.changed.clear()
+                    await drain.changed.wait()
+        except TimeoutError:
+            return False
+        return not drain.open
+
+    def _ended(self, live: LiveJob, ending: Ending) -> None:
+        drain = self._drain
+        if drain is None or drain.open.pop(live.id, None) is None:
+            return
+        if ending.state is not JobState.COMPLETED and live.stop is not None:
+            drain.cancelled += 1
+        else:
+            drain.finished += 1
+        self._progress(drain)
+
+    def _returned(self, live: LiveJob, _back: GiveBack) -> None:
+        drain = self._drain
+        if drain is None or live.attached or drain.open.pop(live.id, None) is None:
+            return
+        drain.given_back += 1
+        self._progress(drain)
+
+    def _progress(self, drain: _Drain) -> None:
+        drain.changed.set()
+        if drain.open:
+            self._writer.submit(drain_progress(drain.view()))
+
+    async def _end(self, drain: _Drain, state: str, reason: str | None) -> None:
+        if drain.state != "running":
+            return
+        drain.state, drain.reason, drain.ended_at = state, reason, self._clock.now()
+        await self._writer.submit(end_drain(drain.view()))
+        drain.changed.set()
+        drain.done.set()
+        _log.info("drain_ended", **{"drain": drain.id, "state": state, "reason": reason})
