@@ -14,3 +14,22 @@ exit_code  # click.ClickException
 obj  # click.Context
 pre_tokenizer  # tokenizers.Tokenizer
 decoder  # tokenizers.Tokenizer
+
+# Read or called by the library that owns the class.
+request_body  # litestar's Operation
+force_exit  # uvicorn.Server
+should_exit  # uvicorn.Server
+isolation_level  # sqlite3.Connection
+extract_cache  # mlx_lm's BatchGenerator
+_generation_batch  # mlx_lm's BatchGenerator
+
+# Errors that jobs fail with: made from their codes by `error_for`.
+ModelChanged
+TooManyLosses
+StorageDamaged
+
+# Open work that will call it.
+load_reports  # the reports' doors
+generation_report  # receipts of worker generations
+load_generation  # receipts of worker generations
+load_attempts  # attempts in the native door

@@ -39,7 +39,7 @@ check: $(INSTALLED)  ## lint, format, types, imports, dead code, dependencies
 	@$(BIN)/ruff format --check $(CODE)
 	@$(BIN)/basedpyright
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/vulture
+	@if $(BIN)/vulture | grep -v ': unused variable '; then exit 1; fi  # fields of structs are data
 	@$(BIN)/deptry .
 
 format: $(INSTALLED)  ## apply formatting and safe fixes

@@ -44,6 +44,7 @@ from app.services.tasks import Tasks
 from app.services.workers import Workers
 from app.settings import Settings
 from app.storage.database import Database
+from app.storage.drains import load_latest_drain
 from shared.ids import IdMint
 
 
@@ -73,6 +74,7 @@ class Product:
     async def start(self) -> None:
         """Put the past in order, open the socket, begin to listen to workers."""
         await self.boot.run()
+        self.draining.remember(await load_latest_drain(self.database.readers))
         self.router.open(self.reception.messages, self.reception.unreachable)
         self.liveness.start()
         self.boot.go_on()
@@ -187,9 +189,7 @@ class _Assembly:
         self.following = Following(
             self.database, self.ledger, self.fleet, clock, self.settings.server.header_wait_s
         )
-        self.deadlines = Deadlines(
-            self.relay, self.endings, self.cancellation, self.starts, clock
-        )
+        self.deadlines = Deadlines(self.relay, self.endings, self.cancellation, self.starts, clock)
         self.submission = Submission(
             self.models,
             self.ledger,
@@ -237,9 +237,11 @@ class _Assembly:
         overview = Overview(
             self.models,
             self.settings.models.default,
-            lambda: "stopping"
-            if self.submission.closed
-            else ("draining" if self.draining.draining else None),
+            lambda: (
+                "stopping"
+                if self.submission.closed
+                else ("draining" if self.draining.draining else None)
+            ),
             self.starts.reason,
             gauges(
                 self.ledger,

@@ -62,11 +62,6 @@ def decode_body(data: bytes) -> JobRequest:
         raise MalformedFrame(str(error)) from error
 
 
-def encoded_size(message: ToParent | ToWorker) -> int:
-    """Bytes this message takes on the wire, without the list around it."""
-    return len(_ENCODER.encode(message))
-
-
 def decode_to_parent(data: bytes) -> list[ToParent]:
     """What a worker said.
 

@@ -1,10 +1,12 @@
 """What every command shares: reading the settings, and printing results and failures.
 
-Exit statuses: 0 done, 1 failed or problems found, 2 wrong usage or settings, 130 interrupted.
+Exit statuses: 0 done; 1 failed, refused, or problems found, and a job that failed or was cancelled;
+2 wrong usage or settings; 3 no server there; 4 the server cannot take it now; 130 interrupted.
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from app.settings_load import flag_overrides, load
 
 FAILED = 1
 WRONG_SETTINGS = 2
+UNREACHABLE = 3
+BUSY = 4
 INTERRUPTED = 130
 
 
@@ -29,6 +33,16 @@ class WrongSettings(click.ClickException):
     """A setting that cannot be used, exit status 2."""
 
     exit_code = WRONG_SETTINGS
+
+
+@contextmanager
+def interruptible(hint: Callable[[], str]) -> Generator[None]:
+    """Ctrl-C ends the command with a word on what it leaves behind, exit status 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(hint(), err=True)
+        sys.exit(INTERRUPTED)
 
 
 def config_file(context: click.Context) -> Path | None:

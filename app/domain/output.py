@@ -97,9 +97,7 @@ class JobOutput:
     def __init__(self) -> None:
         self.choices: dict[int, ChoiceOutput] = {}
 
-    def apply(
-        self, choice: int, index: int, tokens: Iterable[int], parts: Iterable[Part]
-    ) -> bool:
+    def apply(self, choice: int, index: int, tokens: Iterable[int], parts: Iterable[Part]) -> bool:
         """Take a delta; False when its tokens are known already and it changes nothing.
 
         Raises:
@@ -135,9 +133,7 @@ class JobOutput:
 
     def resume(self) -> tuple[ChoiceResume, ...]:
         """Where each choice stands; empty when nothing was computed yet."""
-        return tuple(
-            output.resume(choice) for choice, output in sorted(self.choices.items())
-        )
+        return tuple(output.resume(choice) for choice, output in sorted(self.choices.items()))
 
     def view(self) -> tuple[ChoiceView, ...]:
         """What people see."""

@@ -240,5 +240,3 @@ def _live(row: JobRow) -> LiveJob:
     )
     take_row(live, row)
     return live
-
-

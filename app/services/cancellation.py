@@ -1,9 +1,9 @@
 """Stopping a job: committed before anyone acts on it, and answered by the job's own ending.
 
 A job that waits ends at once. One that runs gets its stop reason and the command to its worker in
-one commit; the command leaves after it, and the attempt's terminal event ends the job. A worker that
-does not answer is asked again after ``RESEND_S`` and replaced after ``REPLACE_S``; its other jobs go
-on elsewhere, and nothing is held against them.
+one commit; the command leaves after it, and the attempt's terminal event ends the job. A worker
+that does not answer is asked again after ``RESEND_S`` and replaced after ``REPLACE_S``; its other
+jobs go on elsewhere, and nothing is held against them.
 """
 
 import asyncio

@@ -110,6 +110,7 @@ class Draining:
         self._mint = mint
         self._tasks = tasks
         self._drain: _Drain | None = None
+        self._before: DrainView | None = None
         endings.on_ended.append(self._ended)
         returns.on_returned.append(self._returned)
 
@@ -119,8 +120,12 @@ class Draining:
         return self._relay.paused
 
     def status(self) -> DrainView | None:
-        """The latest drain of this parent."""
-        return self._drain.view() if self._drain is not None else None
+        """The latest drain, this parent's or an earlier one's."""
+        return self._drain.view() if self._drain is not None else self._before
+
+    def remember(self, before: DrainView | None) -> None:
+        """The latest drain of an earlier parent."""
+        self._before = before
 
     async def start(
         self, mode: Mode, timeout_s: float, *, keep_attached: bool = False
@@ -239,4 +244,4 @@ class Draining:
         await self._writer.submit(end_drain(drain.view()))
         drain.changed.set()
         drain.done.set()
-        _log.info("drain_ended", **{"drain": drain.id, "state": state, "reason": reason})
+        _log.info("drain_ended", drain=drain.id, state=state, reason=reason)

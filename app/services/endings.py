@@ -93,10 +93,7 @@ class Endings:
         worker = self._fleet.get(live.generation) if live.generation is not None else None
         if worker is not None:
             worker.let_go(live)
-        if live.stop is not None:
-            outcome = stopped(live.stop)
-        else:
-            outcome = failed(failure or _UNHELD, None)
+        outcome = stopped(live.stop) if live.stop else failed(failure or _UNHELD, None)
         ending = self.decide(live, *outcome)
         self._write(live, ending, end_running_job(live.new, ending, live.stop))
 

@@ -24,6 +24,4 @@ class Fold:
         default_factory=list[tuple[LiveJob, Started | Output]]
     )
     endings: list[tuple[LiveJob, Ending]] = field(default_factory=list[tuple[LiveJob, Ending]])
-    returned: list[tuple[LiveJob, GiveBack]] = field(
-        default_factory=list[tuple[LiveJob, GiveBack]]
-    )
+    returned: list[tuple[LiveJob, GiveBack]] = field(default_factory=list[tuple[LiveJob, GiveBack]])

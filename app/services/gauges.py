@@ -59,6 +59,16 @@ def gauges(
             "Messages on the workers' socket that are none of the protocol's.",
             lambda: router.malformed,
         ),
+        _counter(
+            "frames_repeated",
+            "Frames received again and dropped.",
+            lambda: sum(worker.session.repeated_frames for worker in fleet),
+        ),
+        _counter(
+            "frames_lost",
+            "Frames that had to be asked for again.",
+            lambda: sum(worker.session.lost_frames for worker in fleet),
+        ),
         Gauge(name="workers", help="Workers by model and state.", read=lambda: _workers(fleet)),
         Gauge(name="worker_rows", help="Rows in use by model.", read=lambda: _rows(fleet)),
         _counter("worker_starts", "Worker processes started.", lambda: starts.started),
@@ -68,6 +78,14 @@ def gauges(
         ),
         _counter(
             "store_operations", "Operations committed.", lambda: writer.counts.committed.operations
+        ),
+        _counter(
+            "store_voids", "Operations that changed nothing.", lambda: writer.counts.committed.voids
+        ),
+        _counter(
+            "store_checkpoints_incomplete",
+            "Checkpoints that a reader held up.",
+            lambda: writer.counts.log.incomplete_checkpoints,
         ),
         _gauge("store_waiting", "Operations that wait for the writer.", lambda: writer.depth),
     ]

@@ -25,8 +25,9 @@ class LiveJob:
     before the next attempt. ``shown_start`` says that followers saw ``Started``; ``held_back`` is
     output that must not be shown before it.
 
-    Of the current attempt: ``claimed`` and ``stop_command`` are set once the claim and the cancel
-    are committed (``preempting`` and ``preempt_command`` likewise), ``sent`` once ``RunJob`` has left, ``accepted`` when its answer was folded.
+    Of the current attempt: ``claimed``, ``stop_command`` and ``preempt_command`` are set once the
+    claim, the cancel, the pre-emption are committed, ``preempting`` when the last is asked for,
+    ``sent`` once ``RunJob`` has left, ``accepted`` when its answer was folded.
     """
 
     new: NewJob

@@ -42,9 +42,7 @@ class Preemption:
             return
         live.preempting = True
         command = self._relay.next_command()
-        operation = preempt_job(
-            live.id, live.attempt, live.generation, command, self._clock.now()
-        )
+        operation = preempt_job(live.id, live.attempt, live.generation, command, self._clock.now())
         future = self._writer.submit(operation)
         future.add_done_callback(partial(self._requested, live, live.attempt, command))
 

@@ -123,6 +123,4 @@ class Recall:
 
 def replay(output: JobOutput, chunk: NewChunk) -> None:
     """Add one journal row to an output."""
-    output.apply(
-        chunk.choice, chunk.first_token, _TOKENS.decode(chunk.tokens), decode_parts(chunk)
-    )
+    output.apply(chunk.choice, chunk.first_token, _TOKENS.decode(chunk.tokens), decode_parts(chunk))

@@ -208,10 +208,10 @@ class Relay:
     def _claimed(self, live: LiveJob, attempt: int, future: OutcomeFuture) -> None:
         if live.attempt != attempt or live.state is not JobState.RUNNING:
             return
-        if not future.cancelled() and future.exception() is None:
-            if isinstance(future.result(), Committed):
-                self._claimed_now(live)
-                return
+        stored = not future.cancelled() and future.exception() is None
+        if stored and isinstance(future.result(), Committed):
+            self._claimed_now(live)
+            return
         _log.error("claim_not_stored", job=live.id, attempt=attempt, outcome=str(future))
         self.on_unsendable(live, INTERNAL)
 

@@ -69,7 +69,7 @@ class Rescue:
         worker.session.close()
         self._fleet.disconnect(worker)
         _log.warning("worker_lost", generation=worker.generation, reason=reason)
-        ended, returned = self._settle(worker, reason, counted, culprit)
+        ended, returned = self._settle(worker, culprit, counted=counted)
         operation = lose_generation(
             worker.generation,
             self._clock.now(),
@@ -83,7 +83,7 @@ class Rescue:
     def reclaim(self, worker: Worker, live: LiveJob) -> None:
         """A living worker does not hold this job: it ends by its pending stop, or goes back."""
         worker.let_go(live)
-        if live.stop is not None or live.request is None and live.attached:
+        if live.stop is not None or (live.request is None and live.attached):
             self._endings.end_unheld(live, LOST_REQUEST)
             return
         back = self._returns.give_back(live, "lost")
@@ -91,12 +91,12 @@ class Rescue:
         future.add_done_callback(partial(self._reclaimed, live, back))
 
     def _settle(
-        self, worker: Worker, reason: str, counted: bool, culprit: JobId | None
+        self, worker: Worker, culprit: JobId | None, *, counted: bool
     ) -> tuple[Ended, Returned]:
         ended: Ended = []
         returned: Returned = []
         for live in worker.held.values():
-            outcome = self._outcome(live, reason, culprit)
+            outcome = self._outcome(live, culprit)
             if outcome is None:
                 returned.append((live, self._returns.give_back(live, "lost", counted=counted)))
             else:
@@ -107,7 +107,7 @@ class Rescue:
         return ended, returned
 
     def _outcome(
-        self, live: LiveJob, reason: str, culprit: JobId | None
+        self, live: LiveJob, culprit: JobId | None
     ) -> tuple[JobState, Failure | None] | None:
         """How a job of a lost worker ends; None when it goes on."""
         if live.stop is not None:
@@ -128,9 +128,7 @@ class Rescue:
                 "loss_not_stored", generation=worker.generation, error=str(future.exception())
             )
         elif not isinstance(future.result(), Committed):
-            _log.error(
-                "loss_void", generation=worker.generation, outcome=str(future.result())
-            )
+            _log.error("loss_void", generation=worker.generation, outcome=str(future.result()))
         for live, ending in ended:
             self._endings.show(live, ending)
         for live, back in returned:

@@ -200,9 +200,7 @@ class Starts:
             self._writer.submit(generation_process(worker.generation, pid, process))
         loop = asyncio.get_running_loop()
         loop.call_later(self._launcher.ready_timeout_s, self._overdue, worker)
-        _log.info(
-            "worker_started", generation=worker.generation, model=worker.model, pid=pid
-        )
+        _log.info("worker_started", generation=worker.generation, model=worker.model, pid=pid)
 
     def _overdue(self, worker: Worker) -> None:
         if worker.state is WorkerState.STARTING:

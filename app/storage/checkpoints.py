@@ -17,7 +17,6 @@ from time import monotonic
 from typing import Final
 
 from app.storage.connections import BUSY_TIMEOUT_MS
-
 from app.storage.errors import Trouble, trouble
 
 IDLE_COMMITS: Final = 200

@@ -145,12 +145,6 @@ def drain_report(drain: DrainView, *, complete: bool) -> NewReport:
     )
 
 
-async def load_drain(readers: Readers, drain_id: str) -> DrainView | None:
-    """This drain, if there was one."""
-    row = await readers.row(sa.select(drain).where(drain.c.id == drain_id))
-    return None if row is None else _drain_from(row)
-
-
 async def load_latest_drain(readers: Readers) -> DrainView | None:
     """The drain that was begun last."""
     row = await readers.row(sa.select(drain).order_by(drain.c.id.desc()).limit(1))

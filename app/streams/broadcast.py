@@ -1,9 +1,9 @@
 """One job's events and its followers.
 
 A channel keeps the events of a live job in order; a follower is a cursor into them and one future
-to wake it. So a follower that reads slowly costs no copy, and no queue can overflow. A channel whose
-job is journaled keeps its latest ``EVENTS_KEPT`` only: a follower that fell behind them, or starts
-before them, reads the journal up to ``first_seq``. An attached job's channel keeps everything: what
+to wake it. So a follower that reads slowly costs no copy, and no queue can overflow. A channel
+whose job is journaled keeps its latest ``EVENTS_KEPT`` only: a follower that fell behind them, or
+starts before them, reads the journal up to ``first_seq``. An attached job's channel keeps everything: what
 there is of it is bounded by the job's own output, and there is no other copy.
 """
 
@@ -70,11 +70,6 @@ class Follower:
         self._channel = channel
         self._next = 0
         self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def behind(self) -> bool:
-        """Whether events were dropped that this follower had not taken."""
-        return self._next < self._channel.base
 
     async def take(self, timeout_s: float) -> list[FollowedEvent]:
         """The events since the last call, waiting for one; empty when none came in time.

@@ -147,6 +147,19 @@ async def test_a_job_is_claimed_once(database: Database) -> None:
     assert (await first, await second) == (COMMITTED, Void("job.claim", job_id(1)))
 
 
+async def test_a_claim_handed_over_behind_a_stop_is_void(database: Database) -> None:
+    """In one commit the claim's statement would run first and win."""
+    await start_generation(database)
+    await database.writer.submit(insert_job(make_job()))
+    stopped, claimed = database.writer.submit_many(
+        [
+            request_stop(job_id(1), StopReason.CANCEL, NOW),
+            claim_job(make_claim(), CommandId(1)),
+        ]
+    )
+    assert (await stopped, await claimed) == (COMMITTED, Void("job.claim", job_id(1)))
+
+
 async def test_a_claim_with_a_wrong_attempt_number_is_void(database: Database) -> None:
     await start_generation(database)
     await database.writer.submit(insert_job(make_job()))

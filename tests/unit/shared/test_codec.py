@@ -13,7 +13,6 @@ from shared.codec import (
     encode,
     encode_body,
     encode_message,
-    encoded_size,
     join_encoded,
 )
 from shared.failures import Failure
@@ -152,11 +151,6 @@ def test_one_part_holds_many_messages_in_order() -> None:
 def test_joining_encoded_messages_equals_encoding_them_together(count: int) -> None:
     message = Ack(1, 3)
     assert join_encoded([encode_message(message)] * count) == encode([message] * count)
-
-
-@pytest.mark.parametrize("message", [*SAID_BY_WORKER, *SAID_BY_PARENT])
-def test_the_size_of_a_message_is_told_without_its_list(message: ToParent | ToWorker) -> None:
-    assert encoded_size(message) == len(encode_message(message))
 
 
 def test_a_message_of_the_other_direction_is_malformed() -> None:

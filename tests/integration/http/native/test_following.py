@@ -118,15 +118,17 @@ async def test_events_arrive_as_they_happen() -> None:
 
 async def test_silence_is_filled_with_comments() -> None:
     services = telling()
-    async with serving(services, keepalive_interval_s=0.5) as server:
-        async with connect(server.port) as client:
-            client.send(EVENTS)
-            await client.read_head()
-            follower = await services.followers.get()
-            follower.stay_silent()
-            await client.read_until(b": ping\n\n")
-            follower.push(last(1))
-            await client.read_body()
+    async with (
+        serving(services, keepalive_interval_s=0.5) as server,
+        connect(server.port) as client,
+    ):
+        client.send(EVENTS)
+        await client.read_head()
+        follower = await services.followers.get()
+        follower.stay_silent()
+        await client.read_until(b": ping\n\n")
+        follower.push(last(1))
+        await client.read_body()
     assert set(follower.waits) == {0.5}
 
 

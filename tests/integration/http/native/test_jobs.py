@@ -133,8 +133,14 @@ async def test_the_same_key_and_body_are_the_same_job() -> None:
 
 
 async def test_a_body_that_is_written_differently_is_the_same() -> None:
-    one = b'{"kind":"chat","model":"m","body":{"messages":[{"role":"user","content":"x"}]},"tags":{"a":"1","b":"2"}}'
-    two = b'{ "tags":{"b":"2","a":"1"}, "seed":null, "body":{"messages":[{"content":"x","role":"user"}]},"model":"m","kind":"chat"}'
+    one = (
+        b'{"kind":"chat","model":"m","body":{"messages":[{"role":"user","content":"x"}]},'
+        b'"tags":{"a":"1","b":"2"},"deadline_s":60}'
+    )
+    two = (
+        b'{ "tags":{"b":"2","a":"1"}, "deadline_s":60.0, "seed":null, "model":"m","kind":"chat",'
+        b'"body":{"messages":[{"content":"x","role":"user"}]}}'
+    )
     services = FakeServices()
     async with serving(services) as server:
         await ask(server.port, JOBS, one, headers=keyed("k"))
@@ -294,7 +300,9 @@ async def test_an_unknown_job_and_one_of_another_tenant_are_not_found(
     sent = b"" if method == "POST" else None
     async with serving(services) as server:
         for path in (job_id(1), job_id(2), "nonsense", "%00", f"{job_id(1)}{suffix}?tenant=x"):
-            answer = await ask(server.port, f"{JOBS}/{path}{suffix if '?' not in path else ''}", sent)
+            answer = await ask(
+                server.port, f"{JOBS}/{path}{suffix if '?' not in path else ''}", sent
+            )
             assert (answer.status, answer.error["code"]) == (404, "job_not_found")
         answer = await ask(server.port, f"{JOBS}/{job_id(1)}?tenant=theirs")
         assert answer.status == 200
