@@ -225,6 +225,7 @@ class _Assembly:
         self.relay.on_demand = self.starts.want
         self.relay.on_unsendable = self.endings.end_unheld
         self.relay.on_sent = self.adoption.sent
+        self.rescue.on_lost = self.workers.lost
         self.starts.on_exit = self.workers.exited
         self.starts.on_failed = self.workers.failed_start
         self.starts.on_overdue = self.workers.broken

@@ -85,12 +85,22 @@ class Workers:
         self._relay.pump(worker.model)
 
     def broken(self, worker: Worker, reason: str, culprit: JobId | None = None) -> None:
-        """This worker cannot be worked with: its jobs are taken back, its process is killed."""
+        """This worker cannot be worked with: its jobs are taken back, then its process is
+        killed."""
         self._give_up(worker, reason, counted=True, culprit=culprit)
 
     def replace(self, worker: Worker, reason: str) -> None:
         """The parent gives this worker up for its own reasons: nothing is held against its jobs."""
         self._give_up(worker, reason, counted=False)
+
+    def lost(self, worker: Worker) -> None:
+        """The loss is committed: only now may the process be ended."""
+        if not worker.given_up or worker.state is not WorkerState.LOST:
+            return
+        if worker.process is not None:
+            worker.process.signal(signal.SIGKILL)
+        else:
+            self._over(worker, ProcessExit())
 
     def failed_start(self, worker: Worker, reason: str) -> None:
         """The process could not even be started."""
@@ -125,11 +135,10 @@ class Workers:
         self, worker: Worker, reason: str, *, counted: bool, culprit: JobId | None = None
     ) -> None:
         worker.given_up = True
-        self._rescue.lose(worker, reason, counted=counted, culprit=culprit)
-        if worker.process is not None:
-            worker.process.signal(signal.SIGKILL)
+        if worker.state is WorkerState.LOST:
+            self.lost(worker)
         else:
-            self._over(worker, ProcessExit())
+            self._rescue.lose(worker, reason, counted=counted, culprit=culprit)
 
     def _stop(self, worker: Worker) -> None:
         if worker.state not in (WorkerState.STARTING, WorkerState.READY):

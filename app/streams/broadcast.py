@@ -3,8 +3,8 @@
 A channel keeps the events of a live job in order; a follower is a cursor into them and one future
 to wake it. So a follower that reads slowly costs no copy, and no queue can overflow. A channel
 whose job is journaled keeps its latest ``EVENTS_KEPT`` only: a follower that fell behind them, or
-starts before them, reads the journal up to ``first_seq``. An attached job's channel keeps everything: what
-there is of it is bounded by the job's own output, and there is no other copy.
+starts before them, reads the journal up to ``first_seq``. An attached job's channel keeps
+everything: what there is of it is bounded by the job's own output, and there is no other copy.
 """
 
 import asyncio
