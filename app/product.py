@@ -201,6 +201,7 @@ class _Assembly:
             self.cancellation,
             self.deadlines,
             self.jobs,
+            self.following,
             Replays(self.database, self.following, clock),
             writer,
             clock,

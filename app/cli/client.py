@@ -5,7 +5,7 @@ that the environment names are not for a server on this machine.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
@@ -43,18 +43,19 @@ class AnswerLost(Unreachable):
 
 
 class Refused(click.ClickException):
-    """The server said no. Exit status 4 if it could say yes a little later, else 1."""
+    """The server said no. Exit status 1."""
 
-    def __init__(self, message: str, status: int, code: str | None) -> None:
+    exit_code = FAILED
+
+    def __init__(self, message: str, code: str | None) -> None:
         super().__init__(message)
-        self.status = status
         self.code = code
-        self.exit_code = BUSY if self.later else FAILED
 
-    @property
-    def later(self) -> bool:
-        """Whether the same request may be taken a little later."""
-        return self.status in BUSY_STATUSES
+
+class RefusedForNow(Refused):
+    """The server may say yes a little later. Exit status 4."""
+
+    exit_code = BUSY
 
 
 class Client:
@@ -160,7 +161,7 @@ class Stream:
                 event: dict[str, Any] = msgspec.json.decode(data)
                 data = b""
                 if "error" in event:
-                    raise _refusal(event, 200, self._url)
+                    raise _refusal(event, 500, self._url)
                 yield event
 
     def _line(self) -> bytes:
@@ -197,7 +198,7 @@ def _parts(url: str) -> SplitResult:
 
 
 @contextlib.contextmanager
-def _connected(url: str) -> Iterator[None]:
+def _connected(url: str) -> Generator[None]:
     """What breaks in here broke after the server had been reached."""
     from http.client import HTTPException
 
@@ -222,8 +223,9 @@ def _read_answer(response: "HTTPResponse", url: str) -> Any:
 
 
 def _refusal(answer: Any, status: int, url: str) -> Refused:
+    kind = RefusedForNow if status in BUSY_STATUSES else Refused
     try:
         error = answer["error"]
-        return Refused(str(error["message"]), status, error.get("code"))
+        return kind(str(error["message"]), error.get("code"))
     except (TypeError, KeyError, AttributeError):
-        return Refused(f"{url} answers with status {status}", status, None)
+        return kind(f"{url} answers with status {status}", None)

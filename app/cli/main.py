@@ -4,13 +4,20 @@ from pathlib import Path
 
 import click
 
+from app.cli.cancel import cancel
 from app.cli.config import config
 from app.cli.doctor import doctor
+from app.cli.drain import drain, resume
+from app.cli.follow import follow
+from app.cli.jobs import jobs
 from app.cli.models import models
 from app.cli.serve import serve
+from app.cli.submit import submit
 
 EPILOG = (
-    "Exit status: 0 done, 1 failed or problems found, 2 wrong usage or settings, 130 interrupted."
+    "Exit status: 0 done; 1 failed, refused or problems found, and a job that failed or was "
+    "cancelled; 2 wrong usage or settings; 3 no server there; 4 the server cannot take it now; "
+    "130 interrupted."
 )
 
 
@@ -27,6 +34,12 @@ def cli(config: Path | None) -> None:
 
 
 cli.add_command(serve)
+cli.add_command(submit)
+cli.add_command(jobs)
+cli.add_command(follow)
+cli.add_command(cancel)
+cli.add_command(drain)
+cli.add_command(resume)
 cli.add_command(models)
 cli.add_command(doctor)
 cli.add_command(config)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from app.cli.client import AnswerLost, Client, Refused, Unreachable, job_path
+from app.cli.client import Client, Refused, RefusedForNow, Unreachable, job_path
 from app.cli.context import FAILED
 
 PAUSE_FIRST_S: Final = 0.1
@@ -18,7 +18,7 @@ GIVE_UP_S: Final = 300.0
 
 
 class Patience:
-    """Pauses that grow, up to a limit of time in all; anything heard from the server resets both."""
+    """Pauses that grow, up to a limit of time in all; a word from the server resets both."""
 
     def __init__(self, give_up_s: float) -> None:
         self._give_up_s = give_up_s
@@ -48,6 +48,7 @@ class Watcher:
         self.next = first
         self._client = client
         self._tenant = tenant
+        self._reached = False
         self._patience = Patience(give_up_s)
 
     def events(self) -> Iterator[dict[str, Any]]:
@@ -57,26 +58,24 @@ class Watcher:
             Unreachable: there was no server to begin with, or it was away for too long.
             Refused: there is no such job, or it can no longer be followed.
         """
-        reached = False
         while True:
             before = self.next
             try:
                 for event in self._stream():
-                    reached = True
                     yield event
                     if event["type"] == "ended":
                         return
                 if self.next == before and (ending := self._ended_before()) is not None:
                     yield ending
                     return
-                reached = True
             except (Unreachable, Refused) as error:
-                if not reached or not _passing(error) or not self._away():
+                if not self._reached or not _passing(error) or not self._away():
                     raise
 
     def _stream(self) -> Iterator[dict[str, Any]]:
         query = {"tenant": self._tenant, "starting_after": self.next - 1 if self.next else None}
         with self._client.open_stream(job_path(self.job, "/events"), query) as stream:
+            self._reached = True
             self._patience.reset()
             for event in stream:
                 self._patience.reset()
@@ -131,7 +130,7 @@ def why(job: dict[str, Any]) -> str:
 
 
 def _passing(error: Unreachable | Refused) -> bool:
-    return isinstance(error, Unreachable) or error.later
+    return isinstance(error, Unreachable | RefusedForNow)
 
 
 def _finish(job: str, event: dict[str, Any], *, open_line: bool) -> int:

@@ -1,8 +1,13 @@
-"""A job tied to the connection that asked for it: when that goes, the job is cancelled."""
+"""A job tied to the connection that asked for it: when that goes, the job is cancelled.
+
+Only then: not when it is the server that closes the connection, and not for a connection that asked
+for a job which another one had submitted.
+"""
 
 from collections.abc import Sequence
 from typing import Self
 
+from app.domain.errors import StreamInterrupted
 from app.domain.events import Ended, FollowedEvent
 from app.http.ports import Cancellation, Ticket
 from shared.ids import JobId
@@ -18,6 +23,7 @@ class Attachment:
     def __init__(self, ticket: Ticket, cancellation: Cancellation) -> None:
         self.ticket = ticket
         self.ended = False
+        self._ours = not ticket.replayed
         self._cancellation = cancellation
 
     def __enter__(self) -> Self:
@@ -25,7 +31,7 @@ class Attachment:
 
     def __exit__(self, *_exc: object) -> None:
         self.ticket.follower.close()
-        if not self.ended:
+        if not self.ended and self._ours:
             self._cancellation.request_nowait(self.ticket.job_id)
 
     @property
@@ -35,7 +41,11 @@ class Attachment:
 
     async def take(self, timeout_s: float) -> Sequence[FollowedEvent]:
         """What has happened since the last call; empty on time-out."""
-        return self.seen(await self.ticket.follower.take(timeout_s))
+        try:
+            return self.seen(await self.ticket.follower.take(timeout_s))
+        except StreamInterrupted:
+            self._ours = False  # the server is stopping: the job goes on at its next start
+            raise
 
     def seen(self, events: Sequence[FollowedEvent]) -> Sequence[FollowedEvent]:
         """Notes whether the job has ended with these events, and hands them on."""

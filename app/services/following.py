@@ -16,7 +16,7 @@ from app.domain.events import Ended, FollowedEvent, Output, Started
 from app.domain.job import Durability, Ending
 from app.services.clock import Clock
 from app.services.fleet import Fleet
-from app.services.ledger import Ledger
+from app.services.ledger import Ledger, LiveJob
 from app.services.recall import decode_parts
 from app.storage.database import Database
 from app.storage.frames import NewChunk
@@ -95,11 +95,20 @@ class Following:
         channel = live.channel if live is not None else None
         if await load_job(self._readers, job_id, tenant) is None:
             raise JobNotFound
-        follower = JournalFollower(
-            self._readers, job_id, channel, starting_after + 1, self._open.discard
-        )
+        return self._journal_follower(job_id, channel, starting_after + 1)
+
+    def _journal_follower(
+        self, job_id: JobId, channel: Channel | None, from_seq: int
+    ) -> "JournalFollower":
+        follower = JournalFollower(self._readers, job_id, channel, from_seq, self._open.discard)
         self._open.add(follower)
         return follower
+
+    def accompany(self, live: LiveJob) -> EventFollower:
+        """The follower of the connection that a job was submitted by."""
+        if live.new.durability is not Durability.STORED:
+            return live.channel.follow()
+        return self._journal_follower(live.id, live.channel, STARTED_SEQ)
 
     async def await_start(self, ticket: Ticket) -> FollowedEvent | None:
         """The first event; None when ``header_wait_s`` passed while a worker was ready.

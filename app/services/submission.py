@@ -27,7 +27,7 @@ from app.services.clock import Clock
 from app.services.deadlines import Deadlines
 from app.services.endings import Endings
 from app.services.fleet import Fleet
-from app.services.following import Ticket
+from app.services.following import Following, Ticket
 from app.services.jobs import Jobs
 from app.services.ledger import Ledger, LiveJob
 from app.services.models import Models
@@ -71,6 +71,7 @@ class Submission:
         cancellation: Cancellation,
         deadlines: Deadlines,
         jobs: Jobs,
+        following: Following,
         replays: Replays,
         writer: Writer,
         clock: Clock,
@@ -87,6 +88,7 @@ class Submission:
         self._cancellation = cancellation
         self._deadlines = deadlines
         self._jobs = jobs
+        self._following = following
         self._replays = replays
         self._writer = writer
         self._clock = clock
@@ -129,7 +131,7 @@ class Submission:
         self._check(draft)
         live = self._live(draft)
         future = self._insert(live, draft)
-        follower = live.channel.follow()
+        follower = self._following.accompany(live)
         ticket = Ticket(live.id, live.new.created_at, draft.model, follower)
         try:
             outcome = await asyncio.shield(future)

@@ -123,8 +123,8 @@ def test_no_text_of_a_request_or_an_answer_is_written_anywhere(site: Site) -> No
         with Call(server, "", **turns(say)), Call(server, "", **turns(say), stream=False):
             wait_until(lambda: server.metric("jobs_open") == 3)
     server.wait_until_idle()
-    with Call(server, "", **turns(f"{say} [[crash_at=4]]")) as crashed:
-        assert list(crashed.events())
+    with Call(server, "", **turns(f"{say} [[crash_once_at=4]]")) as crashed:
+        assert text_of(list(crashed.events())) == OUTPUT_MARK
     assert server.chat("", **turns(say)).status_code == 200
 
     def assert_unwritten() -> None:

@@ -3,12 +3,13 @@
 Everything about caches, padding, chunks and stages is mlx-lm's. Replaced is:
 
 * **The decode step.** The stock one normalises the logits of the whole vocabulary for every row,
-  calls samplers without telling them which row is where, and does not know positions. It starts
-  the next pass before it waits for the tokens of the last, which on the CPU delays them by most of
-  that pass: there MLX's `async_eval` returns only when all but the last ten operations are done.
-  Ours *builds* the next pass while the last operations of this one are computed, hands the tokens
-  out, and starts it with the next call (on a GPU at once). A pass that nobody needs any more, since
-  its rows have ended, is then never computed.
+  calls samplers without telling them which row is where, and does not know positions. Ours keeps
+  the pending *logits* instead of the pending tokens and draws from them with each row's parameters
+  and position. Like the stock one it starts the next pass before it hands out the tokens of this
+  one, so that neither Python nor the loop around it ever keeps the device waiting. On the CPU that
+  delays the tokens by most of a pass, since MLX's `async_eval` returns there only when all but the
+  last ten operations are done; so a row's first token is handed out before, and no pass is started
+  in which a row is known to take no part.
 * **Joining.** The stock generator runs a forward pass for each new row alone (a full pass over the
   weights) before it joins. Ours joins with its last prompt token still to be fed, in the pass that
   the others make anyway.
@@ -81,7 +82,6 @@ class DecodeBatch:
         self._rows: list[DecodeRow] = []
         self._logits: mx.array | None = None
         self._gone: set[int] = set()
-        self._starts_ahead = mx.default_device() != mx.Device(mx.cpu)
 
     def __len__(self) -> int:
         return len(self._rows) - len(self._gone)
@@ -146,7 +146,7 @@ class DecodeBatch:
         self._logits = None
         if build_ahead and len(rows) == len(self._rows) and not _one_ends(rows):
             self._logits = self._build(tokens)
-            if self._starts_ahead:
+            if all(row.drawn for row in rows):
                 mx.async_eval(self._logits)
         return self._read(rows, tokens)
 

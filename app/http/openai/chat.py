@@ -1,8 +1,12 @@
-"""``POST /v1/chat/completions``: one job per request, which lives as long as its connection."""
+"""``POST /v1/chat/completions``: one job per request, which lives as long as its connection.
+
+With an idempotency key the job is stored: a second request with the same key is shown the same
+answer, from its start, whether it still runs or has ended.
+"""
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,10 +16,12 @@ from litestar.types import Receive, Scope, Send
 
 from app.domain.draft import JobDraft
 from app.domain.events import FollowedEvent
+from app.domain.job import Durability
 from app.http.attachment import Attachment
 from app.http.body import read_body
 from app.http.disconnect import ClientGone, Connection
 from app.http.endings import refuse_if_failed
+from app.http.native.idempotency import REPLAYED, idempotency_key
 from app.http.openai.completion import CompletionGatherer
 from app.http.openai.decode import decode_chat, to_draft
 from app.http.openai.documentation import CHAT_RESPONSES, ChatOperation
@@ -26,6 +32,11 @@ from app.http.ports import Ports, Ticket
 from app.http.request_id import name_job
 from app.http.sse import EventStream, StreamedAnswer, StreamLimits
 from shared.limits import SEED_MAX
+
+PATH: Final = "/v1/chat/completions"
+
+KEPT_S: Final = 24 * 3600.0
+"""How long an answer that was asked for with an idempotency key is kept after its end."""
 
 GATHER_WAIT_S: Final = 60.0
 """One wait for events of an answer that is sent whole; silence just makes it wait again."""
@@ -48,6 +59,10 @@ class ChatCall(msgspec.Struct, frozen=True):
         """What the answer's objects have in common."""
         return chat_identity(ticket, tier_wanted=self.request.service_tier is not None)
 
+    def headers_for(self, ticket: Ticket) -> dict[str, str]:
+        """What the answer's head says besides."""
+        return {**self.headers, **REPLAYED} if ticket.replayed else self.headers
+
 
 class ChatDoor:
     """Turns chat requests into attached jobs and their events into answers."""
@@ -63,7 +78,7 @@ class ChatDoor:
         Raises:
             JobServerError: when the request is refused or its job fails before the first byte.
         """
-        call = _call(await read_body(request, self._body_bytes_max))
+        call = _call(await read_body(request, self._body_bytes_max), request.headers)
         if not call.request.stream:
             return await self._whole(call, request)
 
@@ -79,7 +94,8 @@ class ChatDoor:
                 gatherer.add(await self._await_start(attachment))
                 while not attachment.ended:
                     gatherer.add(await attachment.take(GATHER_WAIT_S))
-        return Response(gatherer.body(), headers=call.headers, media_type=MediaType.JSON)
+            headers = call.headers_for(attachment.ticket)
+        return Response(gatherer.body(), headers=headers, media_type=MediaType.JSON)
 
     async def _stream(self, call: ChatCall, scope: Scope, receive: Receive, send: Send) -> None:
         with await self._submit(call, scope) as attachment:
@@ -93,7 +109,7 @@ class ChatDoor:
                         connection=connection,
                         send=send,
                     )
-                    await stream.write(first, call.headers)
+                    await stream.write(first, call.headers_for(attachment.ticket))
             except ClientGone:
                 pass  # nobody is left to be answered; leaving the attachment cancels the job
 
@@ -113,7 +129,7 @@ class ChatDoor:
 class ChatController(Controller):
     """Chat completions."""
 
-    path = "/v1/chat/completions"
+    path = PATH
     tags = ("Chat",)
 
     @post(
@@ -143,9 +159,14 @@ def ignored_header(names: Sequence[str]) -> dict[str, str]:
     return {IGNORED_HEADER: ", ".join(kept)} if kept else {}
 
 
-def _call(body: bytes) -> ChatCall:
+def _call(body: bytes, headers: Mapping[str, str]) -> ChatCall:
     chat = decode_chat(body)
     draft = to_draft(chat.request, lambda: secrets.randbelow(SEED_MAX + 1))
+    key = idempotency_key(headers, PATH, chat.request)
+    if key is not None:  # to be found again it must be stored, for as long as the key lives
+        draft = msgspec.structs.replace(
+            draft, durability=Durability.STORED, idempotency=key, keep_s=KEPT_S
+        )
     return ChatCall(chat.request, draft, ignored_header(chat.ignored))
 
 
