@@ -19,13 +19,13 @@ from app.services.clock import Clock
 from app.services.deadlines import Deadlines
 from app.services.draining import Draining
 from app.services.endings import Endings
-from app.services.fleet import Fleet
+from app.services.fleet import Fleet, Worker
 from app.services.following import Following
 from app.services.gauges import gauges
 from app.services.ingestion import Ingestion
 from app.services.jobs import Jobs
 from app.services.launching import Launcher
-from app.services.ledger import Ledger
+from app.services.ledger import Ledger, LiveJob
 from app.services.liveness import Liveness
 from app.services.models import Models
 from app.services.overview import Overview
@@ -189,7 +189,9 @@ class _Assembly:
         self.following = Following(
             self.database, self.ledger, self.fleet, clock, self.settings.server.header_wait_s
         )
-        self.deadlines = Deadlines(self.relay, self.endings, self.cancellation, self.starts, clock)
+        self.deadlines = Deadlines(
+            self.relay, self.endings, self.cancellation, self.preemption, self.starts, clock
+        )
         self.submission = Submission(
             self.models,
             self.ledger,
@@ -225,7 +227,7 @@ class _Assembly:
         """Calls upwards: who is told what, by those who know nothing of them."""
         self.relay.on_demand = self.starts.want
         self.relay.on_unsendable = self.endings.end_unheld
-        self.relay.on_sent = self.adoption.sent
+        self.relay.on_sent = self._sent
         self.rescue.on_lost = self.workers.lost
         self.starts.on_exit = self.workers.exited
         self.starts.on_failed = self.workers.failed_start
@@ -233,6 +235,10 @@ class _Assembly:
         self.ingestion.on_broken = self.workers.broken
         self.ingestion.on_folded = self.adoption.folded
         self.cancellation.on_unanswered = self.workers.replace
+
+    def _sent(self, worker: Worker, live: LiveJob) -> None:
+        self.adoption.sent(worker, live)
+        self.deadlines.watch_attempt(live)
 
     def product(self, version: str) -> Product:
         """Everything, ready to start."""
@@ -291,7 +297,13 @@ class _Assembly:
             draining=self.draining,
             overview=overview,
             shutdown=Shutdown(self.submission, self.draining, grace_s),
-            liveness=Liveness(self.fleet, self.workers, self.clock, self.settings.worker),
+            liveness=Liveness(
+                self.fleet,
+                self.workers,
+                self.clock,
+                self.settings.worker,
+                self.router.keep_path,
+            ),
             retention=Retention(
                 self.database,
                 self.tasks,

@@ -18,7 +18,7 @@ GIVE_UP_S: Final = 300.0
 
 
 class Patience:
-    """Pauses that grow, up to a limit of time in all; a word from the server resets both."""
+    """Pauses that grow, and an end to them. A word from the server starts both anew."""
 
     def __init__(self, give_up_s: float) -> None:
         self._give_up_s = give_up_s
@@ -27,11 +27,14 @@ class Patience:
     def reset(self) -> None:
         """Something was heard."""
         self._pause_s = PAUSE_FIRST_S
-        self._until = time.monotonic() + self._give_up_s
+        self._until: float | None = None
 
     def wait(self) -> bool:
-        """Pause; False at once when the time is up."""
-        if time.monotonic() + self._pause_s > self._until:
+        """Pause; False at once when too much time has passed since the first pause."""
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + self._give_up_s
+        if now + self._pause_s > self._until:
             return False
         time.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)

@@ -37,6 +37,13 @@ OnUnreachable = Callable[[Identity], None]
 _log = structlog.get_logger("router")
 
 
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
 def _ignore(*_args: object) -> None:
     """Nobody listens yet."""
 
@@ -51,7 +58,9 @@ class Router:
     """
 
     def __init__(self, path: Path, is_behind: Callable[[], bool] = lambda: False) -> None:
+        self._path = path
         self._endpoint = f"ipc://{path}"
+        self._bound: int | None = None
         self._is_behind = is_behind
         self._on_messages: OnMessages = _ignore
         self._on_unreachable: OnUnreachable = _ignore
@@ -82,11 +91,26 @@ class Router:
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TTL, HEARTBEAT_TIMEOUT_MS)
         socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_INTERVAL_MS)
-        socket.bind(self._endpoint)
+        self._bind()
         self._loop = asyncio.get_running_loop()
         self._descriptor = int(socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._descriptor, self._drain)
         self._drain_later()
+
+    def keep_path(self) -> bool:
+        """Bind again if the socket's path was taken away or over; whether it had to.
+
+        Connections that exist are not affected: only who connects next would not find us.
+        """
+        if self._loop is None or _inode(self._path) == self._bound:
+            return False
+        self._socket.unbind(self._endpoint)
+        self._bind()
+        return True
+
+    def _bind(self) -> None:
+        self._socket.bind(self._endpoint)
+        self._bound = _inode(self._path)
 
     def send(self, identity: Identity, messages: Sequence[ToWorker]) -> None:
         """Send these with whatever else leaves for this worker in this turn, in order."""

@@ -171,6 +171,12 @@ class TooManyLosses(JobServerError):
     code: ClassVar[str] = "too_many_losses"
 
 
+class AttemptTimeout(JobServerError):
+    """The attempt took longer than it may."""
+
+    code: ClassVar[str] = "attempt_timeout"
+
+
 class StorageDamaged(JobServerError):
     """What was stored of this job is damaged."""
 
@@ -236,6 +242,7 @@ RETRYABLE: Final[dict[str, bool]] = {
     "resume_diverged": False,
     "too_many_losses": False,
     "storage_damaged": False,
+    "attempt_timeout": True,
     "draining": False,
 }
 """Codes a job can fail with, and whether another attempt of the same job could succeed."""

@@ -42,6 +42,10 @@ STATUSES: Final[dict[type[JobServerError], int]] = {
     errors.InternalError: 500,
     errors.EngineError: 500,
     errors.WorkerCrashed: 500,
+    errors.ModelChanged: 500,
+    errors.ResumeDiverged: 500,
+    errors.TooManyLosses: 500,
+    errors.StorageDamaged: 500,
     errors.ServerOverloaded: 503,
     errors.ModelLoading: 503,
     errors.ModelUnavailable: 503,
@@ -49,6 +53,8 @@ STATUSES: Final[dict[type[JobServerError], int]] = {
     errors.ShuttingDown: 503,
     errors.StreamInterrupted: 503,
     errors.PrepareTimeout: 504,
+    errors.AttemptTimeout: 504,
+    errors.AttemptTimeout: 504,
     errors.DeadlineExceeded: 504,
     errors.StorageFull: 507,
 }
@@ -64,7 +70,10 @@ RETRY_AFTER_S: Final[dict[type[JobServerError], float]] = {
 
 NO_RETRY: Final = (
     errors.WorkerCrashed,
+    errors.TooManyLosses,
+    errors.StorageDamaged,
     errors.PrepareTimeout,
+    errors.AttemptTimeout,
     errors.DeadlineExceeded,
     errors.StorageFull,
 )

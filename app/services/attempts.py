@@ -20,6 +20,9 @@ from shared.messages import Refused
 LATER_WAIT_S = 1.0
 """Back-off of a job that its worker refused for now."""
 
+TIMED_OUT = Failure(
+    code="attempt_timeout", message="The attempt took longer than it may.", retryable=True
+)
 INCONSISTENT = Failure(code="internal_error", message="The worker's output was inconsistent.")
 
 
@@ -40,6 +43,8 @@ class Attempts:
         """The row is gone because it was asked to go."""
         if live.stop is not None:
             self._end(fold, live, stopped(live.stop), "stopped")
+        elif live.timed_out:
+            self.failed(fold, live, TIMED_OUT)
         elif reason == "preempted":
             self._return(fold, live, "preempted", counted=False)
         else:

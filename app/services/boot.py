@@ -208,7 +208,8 @@ class Boot:
         """Expect this worker back, or end it."""
         exited = partial(self._workers.exited, worker)
         if row.pid is not None and row.pid_started is not None:
-            worker.process = adopt(row.pid, row.pid_started, exited)
+            home = self._launcher.home
+            worker.process = adopt(row.pid, row.pid_started, home, exited)
             if worker.process is None:
                 self._workers.exited(worker, Exit())
                 return

@@ -1,7 +1,8 @@
-"""Deadlines: stored as UTC, counted down on the monotonic clock from the moment a row is loaded.
+"""Deadlines and time-outs, counted down on the monotonic clock from the moment a row is loaded.
 
 So a clock that jumps ends nothing early. A job that waits ends at once; one that runs is stopped
-like a cancelled one, and ends failed unless its work is done first.
+like a cancelled one, and ends failed unless its work is done first. An attempt that takes too long
+is asked back from its worker and counts as a failure of the job.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from app.services.cancellation import Cancellation
 from app.services.clock import Clock
 from app.services.endings import Endings
 from app.services.ledger import LiveJob
+from app.services.preemption import Preemption
 from app.services.relay import Relay
 from app.services.starts import Starts
 from shared.failures import Failure
@@ -25,12 +27,14 @@ class Deadlines:
         relay: Relay,
         endings: Endings,
         cancellation: Cancellation,
+        preemption: Preemption,
         starts: Starts,
         clock: Clock,
     ) -> None:
         self._relay = relay
         self._endings = endings
         self._cancellation = cancellation
+        self._preemption = preemption
         self._starts = starts
         self._clock = clock
 
@@ -38,6 +42,18 @@ class Deadlines:
         """Count this job's deadline down."""
         left_s = (live.new.deadline_at - self._clock.now()).total_seconds()
         asyncio.get_running_loop().call_later(max(0.0, left_s), self._passed, live)
+
+    def watch_attempt(self, live: LiveJob) -> None:
+        """Count down what the attempt that begins now may take."""
+        timeout_s = live.new.attempt_timeout_s
+        if timeout_s is not None:
+            loop = asyncio.get_running_loop()
+            loop.call_later(timeout_s, self._attempt_overdue, live, live.attempt)
+
+    def _attempt_overdue(self, live: LiveJob, attempt: int) -> None:
+        if live.attempt == attempt and live.state is JobState.RUNNING and not live.timed_out:
+            live.timed_out = True
+            self._preemption.request(live)
 
     def _passed(self, live: LiveJob) -> None:
         if live.state.final or live.stop is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from app.catalogue.entries import ModelEntry
 from app.domain.restart import RestartBudget
 from app.settings import Settings
+from app.supervision.adopted import HOME_VARIABLE
 from app.supervision.process import Exit, WorkerProcess, spawn
 from shared.ids import GenerationId, StoreId
 from shared.launch import EngineSettings, LaunchRecord, encode_launch
@@ -50,7 +51,13 @@ class Launcher:
         """
         record = encode_launch(self._record(generation, entry))
         path = self.log_path(generation)
-        return spawn(["-m", "worker"], record, path, _environment(), on_exit)
+        environment = {**_environment(), HOME_VARIABLE: self.home}
+        return spawn(["-m", "worker"], record, path, environment, on_exit)
+
+    @property
+    def home(self) -> str:
+        """What tells a worker of this data directory from one of a copy of it."""
+        return str(self._settings.storage.data_dir.resolve())
 
     def _record(self, generation: GenerationId, entry: ModelEntry) -> LaunchRecord:
         worker = self._settings.worker

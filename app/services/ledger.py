@@ -27,7 +27,8 @@ class LiveJob:
 
     Of the current attempt: ``claimed``, ``stop_command`` and ``preempt_command`` are set once the
     claim, the cancel, the pre-emption are committed, ``preempting`` when the last is asked for,
-    ``sent`` once ``RunJob`` has left, ``accepted`` when its answer was folded.
+    ``timed_out`` when it took too long, ``sent`` once ``RunJob`` has left, ``accepted`` when its
+    answer was folded.
     """
 
     new: NewJob
@@ -60,6 +61,7 @@ class LiveJob:
     stop_command: CommandId | None = None
     preempting: bool = False
     preempt_command: CommandId | None = None
+    timed_out: bool = False
 
     @property
     def id(self) -> JobId:
@@ -107,7 +109,7 @@ class LiveJob:
         self._new_attempt()
 
     def _new_attempt(self) -> None:
-        self.claimed = self.sent = self.accepted = self.preempting = False
+        self.claimed = self.sent = self.accepted = self.preempting = self.timed_out = False
         self.stop_command = self.preempt_command = None
 
 

@@ -5,13 +5,18 @@ workers the time back that it lost.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
+
+import structlog
 
 from app.domain.worker_state import WorkerState
 from app.services.clock import Clock
 from app.services.fleet import Fleet, Worker
 from app.settings import WorkerSettings
 from app.supervision.log_file import cap
+
+_log = structlog.get_logger("liveness")
 
 
 class Replacer(Protocol):
@@ -23,12 +28,22 @@ class Replacer(Protocol):
 
 
 class Liveness:
-    """Pulses every ``heartbeat_interval_s`` while there are workers at all."""
+    """Pulses every ``heartbeat_interval_s``.
+
+    Args:
+        keep_path: sees that the workers' socket can be found, and says if it could not.
+    """
 
     def __init__(
-        self, fleet: Fleet, workers: Replacer, clock: Clock, settings: WorkerSettings
+        self,
+        fleet: Fleet,
+        workers: Replacer,
+        clock: Clock,
+        settings: WorkerSettings,
+        keep_path: Callable[[], bool],
     ) -> None:
         self._fleet = fleet
+        self._keep_path = keep_path
         self._workers = workers
         self._clock = clock
         self._settings = settings
@@ -54,6 +69,8 @@ class Liveness:
         now = self._clock.monotonic()
         lost_s = max(0.0, now - self._last - 2 * self._settings.heartbeat_interval_s)
         self._last = now
+        if self._keep_path():
+            _log.warning("socket_bound_again")
         for worker in self._fleet:
             self._watch(worker, now, lost_s)
         self._again()

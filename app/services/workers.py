@@ -101,6 +101,7 @@ class Workers:
             worker.process.signal(signal.SIGKILL)
         else:
             self._over(worker, ProcessExit())
+            self._start_if_wanted(worker.model)
 
     def failed_start(self, worker: Worker, reason: str) -> None:
         """The process could not even be started."""
@@ -163,8 +164,11 @@ class Workers:
         self._over(worker, exit_)
         if worker.ready is None and not worker.adopted and not self._stopping:
             self._fail_waiting(worker.model)
-        if self._relay.waiting(worker.model):
-            self._starts.want(worker.model)
+        self._start_if_wanted(worker.model)
+
+    def _start_if_wanted(self, model: str) -> None:
+        if self._relay.waiting(model):
+            self._starts.want(model)
 
     def _over(self, worker: Worker, exit_: ProcessExit) -> None:
         worker.move(WorkerEvent.DIE)

@@ -8,9 +8,13 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from app.supervision.process import Exit, process_started
+
+HOME_VARIABLE: Final = "MLXQ_WORKER_HOME"
+"""Environment variable of a worker: the data directory of the parent that started it."""
 
 CHECK_S: Final = 0.25
 """How often a process is looked at where the kernel cannot tell of its death."""
@@ -72,8 +76,22 @@ class AdoptedProcess:
         self._on_exit(Exit())
 
 
-def adopt(pid: int, started: int, on_exit: Callable[[Exit], None]) -> AdoptedProcess | None:
-    """The process with this pid and start time, watched; None when it is gone."""
-    if process_started(pid) != started:
+def adopt(
+    pid: int, started: int, home: str, on_exit: Callable[[Exit], None]
+) -> AdoptedProcess | None:
+    """The process with this pid and start time, watched; None when it is gone, or belongs to
+    another data directory, of which this one is a copy."""
+    if process_started(pid) != started or _home_of(pid) not in (home, None):
         return None
     return AdoptedProcess(pid, started, on_exit)
+
+
+def _home_of(pid: int) -> str | None:
+    """The data directory a worker was started for; None where the kernel does not tell."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    prefix = f"{HOME_VARIABLE}=".encode()
+    found = (item.removeprefix(prefix) for item in environment if item.startswith(prefix))
+    return os.fsdecode(next(found, b""))

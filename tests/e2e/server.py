@@ -142,16 +142,16 @@ class Site:
             settings = {"worker.scripted": json.dumps(script or {}), **(settings or {})}
         values = {"worker.engine": engine, "models.default": model, **(settings or {})}
         said = self.root / f"said-{len(self.servers)}"
-        process = self.launch(values, said, program)
+        process = self.launch(values, said, self.log, program)
         address = _wait_for_address(process, said, self.log)
         server = RunningServer(process, self, address, model)
         self.servers.append(server)
         return server
 
     def launch(
-        self, settings: Mapping[str, Any], said: Path, program: Sequence[str] = _SERVE
+        self, settings: Mapping[str, Any], said: Path, log: Path, program: Sequence[str] = _SERVE
     ) -> "subprocess.Popen[bytes]":
-        """Start the process alone, whatever becomes of it; its output goes to ``said``."""
+        """Start the process alone, whatever becomes of it, with its output in these files."""
         values = {
             "server.port": 0,
             "storage.data_dir": self.data_dir,
@@ -161,7 +161,7 @@ class Site:
             **settings,
         }
         sets = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-        with said.open("wb") as output, self.log.open("ab") as errors:
+        with said.open("wb") as output, log.open("ab") as errors:
             return subprocess.Popen(
                 [sys.executable, *program, "serve", *sets],
                 stdout=output,

@@ -1,12 +1,12 @@
 """The parent as a process: what it loads, what it weighs, and that there is one per directory."""
 
 import asyncio
+import errno
 import os
 import re
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import psutil
@@ -14,9 +14,6 @@ import pytest
 
 from tests.e2e.server import CHAT, RunningServer, Site
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    import subprocess
 
 HEAVY = {"mlx", "mlx_lm", "transformers", "tokenizers", "torch", "numpy", "scipy_openblas32"}
 REQUESTS = 1_000
@@ -66,29 +63,28 @@ async def test_the_parent_loads_no_mlx_and_stays_small_over_a_thousand_requests(
     assert server.metric("jobs_ended_total") == server.store.count()
 
 
-def ended_at_once(process: "subprocess.Popen[bytes]", site: Site) -> tuple[int, str]:
-    """The exit code, and the one line that says why."""
-    code = process.wait(30)
-    (line,) = [line for line in site.log.read_text().splitlines() if not line.startswith("{")]
-    return code, line
+def refusal_to_start(site: Site, log: Path, **settings: object) -> str:
+    """The one line that says why it does not start."""
+    named = {name.replace("_", ".", 1): value for name, value in settings.items()}
+    assert site.launch(named, log, log).wait(30) == 1
+    (line,) = [line for line in log.read_text().splitlines() if not line.startswith("{")]
+    return line
 
 
-def test_a_second_server_on_the_same_directory_says_who_holds_it(site: Site) -> None:
-    server = site.start()
-    code, line = ended_at_once(site.launch({}, site.root / "second"), site)
-    assert code == 1
-    assert f"process {server.pid}, started 20" in line
-    assert str(site.data_dir) in line
-    assert server.chat("hello").status_code == 200
+def test_a_second_server_on_the_same_directory_says_who_holds_it(
+    scripted: RunningServer, tmp_path: Path
+) -> None:
+    line = refusal_to_start(scripted.site, tmp_path / "second.log")
+    assert f"process {scripted.pid}, started 20" in line
+    assert str(scripted.site.data_dir) in line
+    assert scripted.chat("hello").status_code == 200
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(scripted: RunningServer, site: Site) -> None:
     host, port = scripted.address
-    code, line = ended_at_once(site.launch({"server.port": port}, site.root / "second"), site)
-    assert code == 1
+    line = refusal_to_start(site, site.root / "second.log", server_port=port)
     assert f"{host}:{port}" in line
-    assert os.strerror(98 if sys.platform == "linux" else 48) in line
-    assert site.start().chat("hello").status_code == 200
+    assert os.strerror(errno.EADDRINUSE) in line
 
 
 def test_only_loopback_is_listened_on(scripted: RunningServer) -> None:

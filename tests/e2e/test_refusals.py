@@ -1,7 +1,6 @@
 """Every refusal, for plain requests and for streams: its status comes first, and is not 200."""
 
 import json
-import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -319,17 +318,3 @@ def test_whoever_waits_too_long_for_a_model_is_told_that_it_loads(site: Site) ->
     assert {job["state"] for job in server.store.jobs()} == {"failed"}
     assert server.stop() == 0
     assert not site.workers()
-
-
-def test_a_server_that_stops_takes_nothing_new(site: Site) -> None:
-    server = site.start({"step_s": 0.01})
-    with Call(server, "[[tokens=100000]]") as running:
-        running.read_text()
-        server.tell(signal.SIGTERM)
-        wait_until(lambda: server.get("/readyz").status_code == 503)
-        for stream in (False, True):
-            answer = server.chat("hello", stream=stream)
-            error = error_in(answer)
-            assert (answer.status_code, error["code"]) == (503, "shutting_down")
-            assert answer.headers["retry-after"] == "5"
-    assert server.ended() == 0

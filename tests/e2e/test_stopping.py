@@ -65,17 +65,23 @@ def test_after_a_short_grace_streams_are_told_that_they_were_interrupted(site: S
     assert not server.store.commands()
 
 
-def test_a_second_signal_waits_for_nothing(site: Site) -> None:
+def test_nothing_new_is_taken_meanwhile_and_a_second_signal_ends_the_wait(site: Site) -> None:
     server = site.start({"step_s": 0.02})
     with Call(server, "[[tokens=100000]]") as stream:
         stream.read_text(5)
         server.tell(signal.SIGTERM)
         wait_until(lambda: stopping(server))
+        for streamed in (False, True):
+            answer = server.chat("hello", stream=streamed)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"]) == (503, "shutting_down")
+            assert (error["type"], error["param"]) == ("server_error", None)
+            assert answer.headers["retry-after"] == "5"
         assert server.process.poll() is None
         server.tell(signal.SIGTERM)
         assert server.ended(timeout=8) == 0
         (events,) = rest_of([stream])
-        error = error_of(events)
+    error = error_of(events)
     assert error is not None
     assert error["code"] == "stream_interrupted"
     assert not site.workers()

@@ -160,21 +160,27 @@ def test_a_failing_row_costs_neither_its_neighbour_nor_its_worker(server: Runnin
         assert worker_of(server, server.model).pid == pid
 
 
-@STREAMED
-def test_whoever_waits_too_long_for_a_replacement_is_told_in_band(site: Site, stream: bool) -> None:
+def test_whoever_waits_too_long_for_a_replacement_is_told_in_band(site: Site) -> None:
     settings = {"worker.restart_limit": 1, "server.resume_wait_s": 0.3}
     server = site.start({"step_s": 0.01}, settings)
-    with Call(server, "[[tokens=100000]]", stream=stream) as call:
-        wait_until(lambda: server.metric("tokens_total") > 5)
+    with (
+        Call(server, "[[tokens=100000]]") as stream,
+        Call(server, "[[tokens=100000]]", stream=False) as plain,
+    ):
+        stream.read_text()
+        wait_until(lambda: server.metric("tokens_total") > 50)
         at = killed(server, server.model)
-        error = call.body()["error"] if not stream else error_of(list(call.events()))
+        errors = [error_of(list(stream.events())), plain.body()["error"]]
         assert time.monotonic() - at < 0.3 + 1
-        assert call.status == (200 if stream else 503)
-    assert error is not None
-    assert (error["code"], error["type"]) == ("model_unavailable", "server_error")
-    (job,) = server.store.jobs()
-    assert (job["state"], failure_code(job)) == ("failed", "model_unavailable")
-    assert len(server.store.reports(job["id"])) == 1
+        assert (stream.status, plain.status) == (200, 500)
+    for error in errors:
+        assert error is not None
+        assert (error["code"], error["type"]) == ("worker_crashed", "server_error")
+    for job in server.store.jobs():
+        assert (job["state"], failure_code(job)) == ("failed", "worker_crashed")
+        (attempt,) = server.store.attempts(job["id"])
+        assert job["completion_tokens"] == attempt["delivered_tokens"] > 0
+        assert len(server.store.reports(job["id"])) == 1
     assert server.get("/readyz").status_code == 503
     assert server.stop() == 0
 

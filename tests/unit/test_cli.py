@@ -28,7 +28,25 @@ def run(*arguments: str, answer: str | None = None) -> Result:
     return CliRunner().invoke(cli, list(arguments), input=answer)
 
 
-@pytest.mark.parametrize("command", [["serve"], ["models", "list"], ["config", "show"], ["doctor"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["serve"],
+        ["submit"],
+        ["jobs"],
+        ["jobs", "list"],
+        ["jobs", "show", "x"],
+        ["jobs", "retry", "x"],
+        ["follow", "x"],
+        ["cancel", "x"],
+        ["drain"],
+        ["resume"],
+        ["models", "list"],
+        ["config", "show"],
+        ["doctor"],
+    ],
+    ids=" ".join,
+)
 def test_an_unknown_flag_is_an_error(home: Path, command: list[str]) -> None:
     result = run(*command, "--no-such-flag")
     assert result.exit_code == 2
@@ -132,3 +150,31 @@ def test_an_unknown_model_is_neither_shown_nor_removed(home: Path) -> None:
         result = run("models", command, "nonsense", *(["--yes"] if command == "rm" else []))
         assert result.exit_code == 1
         assert "no model 'nonsense'" in result.stderr
+
+
+@pytest.mark.parametrize("status", ["0 done", "1 failed", "2 wrong", "3 no", "4 the", "130 inter"])
+def test_the_help_names_every_exit_status(status: str) -> None:
+    assert status in " ".join(run("--help").stdout.split())
+
+
+def test_the_server_is_the_one_in_the_settings_unless_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLXQ_URL", raising=False)
+    monkeypatch.setenv("MLXQ_SERVER_PORT", "1")
+    assert "no server at http://127.0.0.1:1 " in run("resume").stderr
+    monkeypatch.setenv("MLXQ_SERVER_HOST", "::1")
+    assert "no server at http://[::1]:1 " in run("resume").stderr
+    monkeypatch.setenv("MLXQ_URL", "http://localhost:2/")
+    assert "no server at http://localhost:2 " in run("resume").stderr
+    named = run("resume", "--url", "http://127.0.0.1:3/below")
+    assert "no server at http://127.0.0.1:3/below " in named.stderr
+    assert named.exit_code == 3
+
+
+def test_a_port_that_is_any_one_is_no_address(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLXQ_URL", raising=False)
+    monkeypatch.setenv("MLXQ_SERVER_PORT", "0")
+    result = run("resume")
+    assert result.exit_code == 2
+    assert "--url" in result.stderr

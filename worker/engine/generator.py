@@ -91,15 +91,6 @@ class DecodeBatch:
         """The rows by number, those marked as gone included."""
         return [row.uid for row in self._rows]
 
-    @property
-    def tokens(self) -> list[list[int]]:
-        """Prompt and completion of each row."""
-        return [row.tokens for row in self._rows]
-
-    def extract_cache(self, index: int) -> list[Any]:
-        """A copy of the cache of one row."""
-        return [cache.extract(index) for cache in self.prompt_cache]
-
     def join(self, row: DecodeRow, prompt_cache: list[Any]) -> None:
         """Take over a row, all of whose tokens but the last are in its cache."""
         self._cut_out_gone()

@@ -168,14 +168,14 @@ class FakeServices(FakeJobs, FakeDraining):
 
     def _admit(self, draft: JobDraft) -> FakeTicket:
         ticket = self._ticket(draft.model)
-        self.add(view_of(draft, len(self.by_id)))
+        self.add(msgspec.structs.replace(view_of(draft), id=ticket.job_id))
         if draft.idempotency is not None:
             self.keys[_scope(draft)] = (draft.idempotency.digest, ticket.job_id)
         self.script(ticket)
         return ticket
 
     def _ticket(self, model: str) -> FakeTicket:
-        job = job_id(len(self.by_id) + 1)
+        job = job_id(len({*self.by_id, *self.views}) + 1)
         ticket = self.by_id[job] = FakeTicket(job, model)
         self.tickets.put_nowait(ticket)
         return ticket

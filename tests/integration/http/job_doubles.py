@@ -73,10 +73,9 @@ def completed(number: int = 1, text: str = "Paris.", **changes: Any) -> JobView:
     return job_view(number, **{**ended, **changes})
 
 
-def view_of(draft: JobDraft, number: int) -> JobView:
+def view_of(draft: JobDraft) -> JobView:
     """The job that a draft becomes."""
     return job_view(
-        number,
         surface=draft.surface,
         model=draft.model,
         tenant=draft.tenant,
@@ -143,6 +142,7 @@ class FakeDraining:
 
     drain: DrainView | None = None
     draining: bool = False
+    outcome: str = "completed"
     drains: list[tuple[DrainMode, float]] = field(default_factory=list[tuple[DrainMode, float]])
 
     async def start(self, mode: DrainMode, timeout_s: float) -> DrainView:
@@ -170,7 +170,7 @@ class FakeDraining:
             self.drain = msgspec.structs.replace(
                 view,
                 finished=view.finished + 1,
-                state="completed" if done else "running",
+                state=self.outcome if done else "running",
                 ended_at=CREATED_AT if done else None,
             )
         return view

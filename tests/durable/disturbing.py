@@ -1,0 +1,159 @@
+"""Eight streams, one thing that goes wrong at a random moment, and what must come out all the same.
+
+The moment and its length follow from the kind and a seed, as far as the machine lets them: a number
+of events after which it happens.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.durable.place import Place, assert_counted_once
+from tests.durable.streams import JobStream, follow, wait_for_events
+from tests.waiting import wait_until
+
+STREAMS: Final = 8
+STOPPED_S_MAX: Final = 2.5
+"""Shorter than the silence after which a worker counts as lost."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One job of a load."""
+
+    content: str
+    seed: int
+    body: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def submit(self, place: Place) -> str:
+        return place.submit(self.content, self.seed, body=dict(self.body))
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a job comes to when nothing goes wrong."""
+
+    tokens: list[int]
+    text: str
+    finish: str
+
+    @property
+    def events(self) -> int:
+        """About how many events show it."""
+        return len(self.tokens) // 2
+
+
+@dataclass(frozen=True)
+class Load:
+    """Jobs, and what they come to."""
+
+    asked: Sequence[Asked]
+    said: Sequence[Said]
+
+    def submit(self, place: Place) -> list[str]:
+        return [asked.submit(place) for asked in self.asked]
+
+
+def undisturbed(place: Place, asked: Sequence[Asked]) -> Load:
+    """Let these run, all at once and in peace."""
+    jobs = [one.submit(place) for one in asked]
+    streams = [stream.finished() for stream in follow(place, jobs)]
+    said = [
+        Said(place.tokens(stream.job), stream.text, stream.ending["finish_reason"])
+        for stream in streams
+    ]
+    assert all(len(place.attempts(job)) == 1 for job in jobs)
+    return Load(asked, said)
+
+
+# --- what goes wrong ---------------------------------------------------------------------------
+
+
+def _worker_killed(place: Place, _chance: random.Random) -> None:
+    place.worker().kill()
+
+
+def _parent_killed(place: Place, _chance: random.Random) -> None:
+    place.restart()
+
+
+def _both_killed(place: Place, chance: random.Random) -> None:
+    worker = place.worker()
+    if chance.random() < 0.5:
+        worker.kill()
+        place.kill_parent()
+    else:
+        place.kill_parent()
+        worker.kill()
+    place.start()
+
+
+def _worker_stopped(place: Place, chance: random.Random) -> None:
+    worker = place.worker()
+    worker.suspend()
+    let_pass(chance.uniform(0.1, STOPPED_S_MAX))
+    worker.resume()
+
+
+def _parent_stopped(place: Place, chance: random.Random) -> None:
+    place.suspend_parent()
+    let_pass(chance.uniform(0.1, STOPPED_S_MAX))
+    place.go_on_parent()
+
+
+Deed = Callable[[Place, random.Random], None]
+
+DEEDS: Final[Mapping[str, Deed]] = {
+    "worker-killed": _worker_killed,
+    "parent-killed": _parent_killed,
+    "both-killed": _both_killed,
+    "worker-stopped": _worker_stopped,
+    "parent-stopped": _parent_stopped,
+}
+COMPUTES_NOTHING_AGAIN: Final = ("parent-killed", "worker-stopped", "parent-stopped")
+
+
+def let_pass(seconds: float) -> None:
+    """Let time pass: for what has no sign of its own."""
+    until = time.monotonic() + seconds
+    wait_until(lambda: time.monotonic() >= until, seconds + 1)
+
+
+# --- and what must come out --------------------------------------------------------------------
+
+
+def run_disturbed(place: Place, load: Load, deed: str, seed: int) -> None:
+    """One round; ends with everything as it must be."""
+    chance = random.Random(f"{deed} {seed}")
+    jobs = load.submit(place)
+    streams = follow(place, jobs)
+    wait_for_events(streams, chance.randrange(sum(said.events for said in load.said)))
+    DEEDS[deed](place, chance)
+    for stream in streams:
+        stream.finished()
+    assert_undisturbed(place, load, streams)
+    if deed in COMPUTES_NOTHING_AGAIN:
+        assert_nothing_computed_again(place, jobs)
+
+
+def assert_undisturbed(place: Place, load: Load, streams: Sequence[JobStream]) -> None:
+    """Tokens, text and one ending as in the undisturbed run, each counted once."""
+    for stream, said in zip(streams, load.said, strict=True):
+        assert place.tokens(stream.job) == said.tokens, stream.job
+        assert stream.text == said.text, stream.job
+        ending = stream.ending
+        assert (ending["state"], ending["finish_reason"]) == ("completed", said.finish)
+        assert ending["usage"]["completion_tokens"] == len(said.tokens)
+        job = place.job(stream.job)
+        assert job["events"] == stream.last + 1
+        assert "".join(item["text"] for item in job["output"][0]["items"]) == said.text
+    assert_counted_once(place, [stream.job for stream in streams])
+
+
+def assert_nothing_computed_again(place: Place, jobs: Sequence[str]) -> None:
+    """Each job had one attempt, which began at the first token."""
+    for job in jobs:
+        attempts = [(row["number"], row["replayed_tokens"]) for row in place.attempts(job)]
+        assert attempts == [(1, 0)], job

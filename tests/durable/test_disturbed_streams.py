@@ -1,0 +1,36 @@
+"""Eight durable jobs are followed while processes die or stop: nobody notices in the text."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.durable.disturbing import DEEDS, run_disturbed
+from tests.durable.loads import Loaded, scripted_load, tiny_load
+
+SEED: Final = 1
+
+
+@pytest.fixture(scope="module")
+def scripted_eight(tmp_path_factory: pytest.TempPathFactory, worker_cache: Path) -> Iterator[Loaded]:
+    with scripted_load(tmp_path_factory.mktemp("scripted-eight"), worker_cache) as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def tiny_eight(tmp_path_factory: pytest.TempPathFactory, worker_cache: Path) -> Iterator[Loaded]:
+    with tiny_load(tmp_path_factory.mktemp("tiny-eight"), worker_cache) as loaded:
+        yield loaded
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("deed", DEEDS)
+def test_eight_streams_of_the_scripted_engine_go_on(scripted_eight: Loaded, deed: str) -> None:
+    run_disturbed(*scripted_eight, deed, SEED)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("deed", DEEDS)
+def test_eight_streams_of_a_tiny_model_go_on(tiny_eight: Loaded, deed: str) -> None:
+    run_disturbed(*tiny_eight, deed, SEED)
