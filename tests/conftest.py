@@ -17,11 +17,12 @@ from worker import blas
 TINY_CONTEXT_TOKENS = 256
 
 
+WORKER_CACHE = Path(__file__).parents[1] / ".pytest_cache" / "worker"
+"""Where workers keep their BLAS and their compiled kernels, from one run to the next."""
+
+
 class _BlasBeforeMlx(MetaPathFinder):
     """Loads the optimised BLAS at the first import of MLX in this process, whoever imports it."""
-
-    def __init__(self, cache_dir: Path) -> None:
-        self._cache_dir = cache_dir
 
     @override
     def find_spec(
@@ -29,13 +30,12 @@ class _BlasBeforeMlx(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname == "mlx.core":
             sys.meta_path.remove(self)
-            blas.load("auto", 0, self._cache_dir)
+            blas.load("auto", 0, WORKER_CACHE)
         return None
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Before any test module is imported."""
-    sys.meta_path.insert(0, _BlasBeforeMlx(_cache_dir(config)))
+# Now, since conftests further down may import MLX.
+sys.meta_path.insert(0, _BlasBeforeMlx())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -52,9 +52,9 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="session")
-def worker_cache(pytestconfig: pytest.Config) -> Path:
-    """Where workers keep their BLAS and their compiled kernels, from one run to the next."""
-    return _cache_dir(pytestconfig)
+def worker_cache() -> Path:
+    """What ``WORKER_CACHE`` says."""
+    return WORKER_CACHE
 
 
 @pytest.fixture
@@ -81,7 +81,3 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, worker_cache: Path) -> Iterat
     with site_in(tmp_path_factory.mktemp("tiny"), worker_cache) as place:
         make_tiny_llama(place.data_dir / "models" / "tiny", context_tokens=TINY_CONTEXT_TOKENS)
         yield place.start(engine="mlx", model="tiny")
-
-
-def _cache_dir(config: pytest.Config) -> Path:
-    return config.rootpath / ".pytest_cache" / "worker"

@@ -54,7 +54,6 @@ STATUSES: Final[dict[type[JobServerError], int]] = {
     errors.StreamInterrupted: 503,
     errors.PrepareTimeout: 504,
     errors.AttemptTimeout: 504,
-    errors.AttemptTimeout: 504,
     errors.DeadlineExceeded: 504,
     errors.StorageFull: 507,
 }

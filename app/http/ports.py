@@ -74,8 +74,6 @@ class Submission(Protocol[IssuedT_co]):
     async def submit_many(self, drafts: Sequence[JobDraft], /) -> Sequence[JobId]:
         """All of these jobs, in order, or none; committed when this returns.
 
-        An idempotency key in a draft counts as in ``submit``: the id is the earlier job's.
-
         Raises:
             JobServerError: when one is refused. ``param`` names it, as in ``jobs[17].model``.
         """

@@ -100,7 +100,7 @@ class Cancellation:
     def send_again(self, worker: Worker, live: LiveJob) -> None:
         """Send the job's cancel again, if there is one that was not answered."""
         if live.stop_command is not None and live.state is JobState.RUNNING:
-            self._send(worker, live, live.stop_command)
+            self._demand(worker, live, live.stop_command)
 
     def _request(self, live: LiveJob, reason: StopReason) -> "OutcomeFuture | None":
         if live.state.final or live.stop is not None:
@@ -141,6 +141,10 @@ class Cancellation:
         worker = self._fleet.get(live.generation) if live.generation is not None else None
         if worker is None or not live.sent:
             return  # not sent yet: the relay sees the stop and ends the job
+        self._demand(worker, live, command)
+
+    def _demand(self, worker: Worker, live: LiveJob, command: CommandId) -> None:
+        """Send the cancel, and see that it is answered."""
         self._send(worker, live, command)
         loop = asyncio.get_running_loop()
         loop.call_later(RESEND_S, self._unanswered, live, command)

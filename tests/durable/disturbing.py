@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from shared.requests import ChatMessage
 from tests.durable.place import Place, assert_counted_once
 from tests.durable.streams import JobStream, follow, wait_for_events
 from tests.waiting import wait_until
+from worker.engine.script import Script
+from worker.engine.scripted_text import Answer, ScriptedText, orders_of
 
 STREAMS: Final = 8
 STOPPED_S_MAX: Final = 2.5
@@ -66,6 +69,23 @@ def undisturbed(place: Place, asked: Sequence[Asked]) -> Load:
     ]
     assert all(len(place.attempts(job)) == 1 for job in jobs)
     return Load(asked, said)
+
+
+def scripted(*contents: str) -> Load:
+    """What the scripted engine says to these, worked out here: it needs no undisturbed run."""
+    asked = [Asked(content, seed) for seed, content in enumerate(contents)]
+    return Load(asked, [_answer_to(one) for one in asked])
+
+
+def _answer_to(asked: Asked) -> Said:
+    script = Script()
+    codec = ScriptedText(script)
+    prompt = codec.render_chat([ChatMessage("user", asked.content)], 0)
+    answer = Answer(prompt, asked.seed, 0, orders_of(prompt, script), script.length)
+    tokens = [answer.token(position) for position in range(answer.length + 1)]
+    detokenizer = codec.detokenizer()
+    text = "".join(map(detokenizer.push, tokens)) + detokenizer.flush()
+    return Said(tokens, text, "stop")
 
 
 # --- what goes wrong ---------------------------------------------------------------------------

@@ -45,7 +45,7 @@ class JobsController(Controller):
         summary="Submit many jobs",
         operation_class=BulkOperation,
         status_code=202,
-        responses=answers(BulkAnswer, 202, 400, 404, 413, 422, 429, 503, 507),
+        responses=answers(BulkAnswer, 202, 400, 404, 413, 429, 503, 507),
     )
     async def create_many(
         self, request: HttpRequest, jobs: NamedDependency[JobsDoor]

@@ -20,7 +20,10 @@ LISTED: Final = (
     query_parameter(
         "state",
         "One state, or several: repeated, or with commas between.",
-        Schema(type=OpenAPIType.STRING, enum=[str(state) for state in JobState]),
+        Schema(
+            type=OpenAPIType.ARRAY,
+            items=Schema(type=OpenAPIType.STRING, enum=[str(state) for state in JobState]),
+        ),
     ),
     TENANT,
     query_parameter("tag", "`key:value`: jobs with this tag."),
@@ -68,7 +71,6 @@ class BulkOperation(Documented):
     """`POST /v1/jobs/bulk`."""
 
     body: ClassVar[Body] = BulkSubmission
-    asked: ClassVar[tuple[Parameter, ...]] = (KEY,)
     note: ClassVar[str] = "A refusal names the job: `error.param` is `jobs[17].body.messages`."
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from litestar import MediaType, Request, Response
 
-from app.domain.draft import IdempotencyKey, JobDraft
+from app.domain.draft import JobDraft
 from app.http.body import read_body
 from app.http.explaining import within
 from app.http.native.decode import decode_bulk, decode_job, to_draft
@@ -61,8 +61,9 @@ class JobsDoor:
             JobServerError: when one of them is refused, naming it.
         """
         Query(request)
+        refuse_key(request.headers)
         bulk = decode_bulk(await read_body(request, self._body_bytes_max))
-        drafts = await _drafts(bulk, request.headers)
+        drafts = await _drafts(bulk)
         ids = await self._ports.submission.submit_many(drafts)
         return _answer(BulkAnswer(ids=list(ids)), 202)
 
@@ -113,22 +114,14 @@ class JobsDoor:
         return _answer(job_object(job), 202, REPLAYED if ticket.replayed else {})
 
 
-async def _drafts(bulk: BulkSubmission, headers: Mapping[str, str]) -> list[JobDraft]:
-    path = f"{PATH}/bulk"
-    whole = idempotency_key(headers, path, bulk)
+async def _drafts(bulk: BulkSubmission) -> list[JobDraft]:
     drafts: list[JobDraft] = []
     for index, job in enumerate(bulk.jobs):
         if index and index % DRAFTS_PER_TURN == 0:
             await asyncio.sleep(0)
         with within(f"jobs[{index}]"):
-            drafts.append(to_draft(job, _draw_seed, _one_of(whole, f"{path}/{index}")))
+            drafts.append(to_draft(job, _draw_seed))
     return drafts
-
-
-def _one_of(whole: IdempotencyKey | None, path: str) -> IdempotencyKey | None:
-    # Each job has the whole's key under a path of its own, and its digest: so the same bulk gives
-    # the same jobs, one by one, and another one meets a conflict at its first.
-    return None if whole is None else msgspec.structs.replace(whole, path=path)
 
 
 def _draw_seed() -> int:

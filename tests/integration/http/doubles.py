@@ -156,7 +156,7 @@ class FakeServices(FakeJobs, FakeDraining):
         self.drafts.extend(drafts)
         if self.refusal:
             raise self.refusal
-        return [self._known(draft) or self._admit(draft).job_id for draft in drafts]
+        return [self._admit(draft).job_id for draft in drafts]
 
     async def retry(self, job: JobId, tenant: str) -> FakeTicket:
         view = await self.get(job, tenant)

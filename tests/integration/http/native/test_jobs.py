@@ -166,12 +166,17 @@ async def test_a_key_is_printable_and_not_too_long(key: str, status: int) -> Non
         assert answer.error["param"] == "Idempotency-Key"
 
 
-async def test_a_key_where_it_could_not_be_honoured_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("path", "sent"), [(f"{JOBS}/{job_id(1)}/retry", b""), (f"{JOBS}/bulk", bulk(body()))]
+)
+async def test_a_key_where_it_could_not_be_honoured_is_refused(path: str, sent: bytes) -> None:
     services = FakeServices()
     services.add(completed())
     async with serving(services) as server:
-        answer = await ask(server.port, f"{JOBS}/{job_id(1)}/retry", b"", headers=keyed("k"))
-    assert (answer.status, answer.error["param"]) == (400, "Idempotency-Key")
+        answer = await ask(server.port, path, sent, headers=keyed("k"))
+    assert (answer.status, answer.error["code"]) == (400, "unsupported_parameter")
+    assert answer.error["param"] == "Idempotency-Key"
+    assert not services.drafts
 
 
 # --- bulk ------------------------------------------------------------------------------------
@@ -194,20 +199,6 @@ async def test_one_wrong_job_is_named_and_none_is_taken() -> None:
         answer = await ask(server.port, f"{JOBS}/bulk", bulk(*[body()] * 17, wrong))
     assert (answer.status, answer.error["param"]) == (400, "jobs[17].body.messages[0].role")
     assert not services.drafts
-
-
-async def test_a_bulk_that_is_sent_again_under_its_key_makes_no_second_jobs() -> None:
-    services = FakeServices()
-    async with serving(services) as server:
-        sent = bulk(body(), body())
-        first = await ask(server.port, f"{JOBS}/bulk", sent, headers=keyed("k"))
-        again = await ask(server.port, f"{JOBS}/bulk", sent, headers=keyed("k"))
-        fewer = await ask(server.port, f"{JOBS}/bulk", bulk(body()), headers=keyed("k"))
-        alone = await ask(server.port, JOBS, body(), headers=keyed("k"))
-    assert first.json() == again.json()
-    assert len(set(first.json()["ids"])) == 2
-    assert (fewer.status, fewer.error["code"]) == (422, "idempotency_key_mismatch")
-    assert alone.status == 202
 
 
 # --- one job ---------------------------------------------------------------------------------

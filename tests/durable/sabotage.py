@@ -1,0 +1,150 @@
+"""``mlxq`` with something that goes wrong at an exact moment.
+
+The first argument is a JSON list of orders, each a word and what it is about:
+
+* ``set MODULE:NAME VALUE``: another constant (JSON);
+* ``die-before MODULE:NAME N``, ``die-after …``: the N-th call of a function is the last thing that
+  this process does, by SIGKILL as from outside;
+* ``worker-dies-before MODULE:NAME N``: the same for its workers, whoever started them;
+* ``die-on-mixed-frame``: when the writer comes to a frame that ends a journaled job and holds
+  output of two others;
+* ``die-in-drain N``: when the writer comes to its N-th commit (from 0) since a drain was asked for.
+"""
+
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import wraps
+from typing import Any, Final
+
+import psutil
+
+MARK: Final = "SERVER_UNDER_TEST"
+"""What all processes of one site have in their environment."""
+
+
+def _found(target: str) -> tuple[Any, str]:
+    """The module or class that holds a name, and the name in it."""
+    module, _, path = target.partition(":")
+    *owners, name = path.split(".")
+    owner: Any = importlib.import_module(module)
+    for part in owners:
+        owner = getattr(owner, part)
+    return owner, name
+
+
+def _set(target: str, value: str) -> None:
+    owner, name = _found(target)
+    assert hasattr(owner, name), target
+    setattr(owner, name, json.loads(value))
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _kill_workers() -> None:
+    mine = os.environ[MARK]
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.cmdline()[-1:] == ["worker"] and process.environ().get(MARK) == mine:
+                process.kill()
+
+
+def _around(
+    target: str, before: Callable[[Sequence[Any]], None], after: Callable[[], None]
+) -> None:
+    """Call these around every call of a function; the first with its arguments."""
+    owner, name = _found(target)
+    original = getattr(owner, name)
+
+    @wraps(original)
+    def instead(*args: Any, **kwargs: Any) -> Any:
+        before(args)
+        result = original(*args, **kwargs)
+        after()
+        return result
+
+    setattr(owner, name, instead)
+
+
+def _at(count: str, deed: Callable[[], None]) -> Callable[..., None]:
+    """Does the deed at its so-manieth call."""
+    left = [int(count)]
+
+    def call(*_args: object) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            deed()
+
+    return call
+
+
+def _nothing(*_args: object) -> None:
+    pass
+
+
+def _die_before(target: str, count: str) -> None:
+    _around(target, _at(count, _die), _nothing)
+
+
+def _die_after(target: str, count: str) -> None:
+    _around(target, _nothing, _at(count, _die))
+
+
+def _worker_dies_before(target: str, count: str) -> None:
+    _around(target, _at(count, _kill_workers), _nothing)
+
+
+_COMMIT: Final = "app.storage.committing:Committer.commit"
+
+
+def _die_on_mixed_frame() -> None:
+    def look(args: Sequence[Any]) -> None:
+        for operation in args[1]:
+            said = {s.subject for s in operation.steps if s.statement.name == "attempt.tokens"}
+            ended = {s.subject for s in operation.steps if s.statement.name == "job.end"}
+            if operation.name == "frame" and ended and len(said - ended) >= 2:
+                _die()
+
+    _around(_COMMIT, look, _nothing)
+
+
+def _die_in_drain(count: str) -> None:
+    left: list[int] = []
+
+    def asked(_args: Sequence[Any]) -> None:
+        if not left:
+            left.append(int(count))
+
+    def look(_args: Sequence[Any]) -> None:
+        if left:
+            if left[0] == 0:
+                _die()
+            left[0] -= 1
+
+    _around("app.services.draining:Draining.start", asked, _nothing)
+    _around(_COMMIT, look, _nothing)
+
+
+ORDERS: Final[dict[str, Callable[..., None]]] = {
+    "set": _set,
+    "die-before": _die_before,
+    "die-after": _die_after,
+    "worker-dies-before": _worker_dies_before,
+    "die-on-mixed-frame": _die_on_mixed_frame,
+    "die-in-drain": _die_in_drain,
+}
+
+
+if __name__ == "__main__":
+    for order in json.loads(sys.argv.pop(1)):
+        word, *about = order.split()
+        ORDERS[word](*about)
+    from app.cli.main import main
+
+    main()
