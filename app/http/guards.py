@@ -3,11 +3,13 @@
 A web page can make a browser send requests to 127.0.0.1 under a host name of its own (DNS
 rebinding) and then read the answers as if they came from its own site. The Host header gives it
 away, so it is checked on every path, also those that answer 404. There are no CORS headers either.
+A page of another site can still send a POST it cannot read the answer of; browsers say where such a
+request comes from, and one that comes from elsewhere changes nothing here.
 """
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from litestar import Request
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -20,6 +22,11 @@ LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::", "[::]", ""})  # noqa: S104
 _PORT: Final = re.compile(r":\d*$")
 _SHOWN_CHARS: Final = 100
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_FOREIGN: Final = (
+    "The request comes from a page of another site. "
+    "If that site may use this server, add its host to the setting server.allowed_hosts."
+)
 
 
 def host_name(value: str) -> str:
@@ -40,12 +47,23 @@ class HostCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or whatever else the server hands over."""
-        if scope["type"] != "http" or self._ours(scope):
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        if refusal is None:
             await self._app(scope, receive, send)
             return
-        request = Request(scope, receive, send)
-        answer = answer_job_error(request, HostNotAllowed(_refusal(scope)))
+        request: Request[Any, Any, Any] = Request(scope, receive, send)
+        answer = answer_job_error(request, HostNotAllowed(refusal))
         await answer.to_asgi_response(app=None, request=request)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> str | None:
+        if not self._ours(scope):
+            return _refusal(scope)
+        changes = scope["type"] == "http" and scope["method"] not in _SAFE_METHODS
+        return _FOREIGN if changes and not self._from_here(scope) else None
+
+    def _from_here(self, scope: Scope) -> bool:
+        origins = [value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"]
+        return all(host_name(origin.partition("://")[2]) in self._allowed for origin in origins)
 
     def _ours(self, scope: Scope) -> bool:
         # A request with two different hosts must not pass by its better one.

@@ -200,7 +200,7 @@ class JournalFollower:
             self._live.wake()
 
     def _fresh(self, event: FollowedEvent) -> bool:
-        return _last_seq(event) >= self._next
+        return _last_seq(event) >= self._next or isinstance(event, Ended)
 
     def _passed(self, events: list[FollowedEvent]) -> list[FollowedEvent]:
         if events:

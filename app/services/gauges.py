@@ -31,6 +31,17 @@ def gauges(
 ) -> list[Gauge]:
     """The server's metrics."""
     return [
+        *_of_jobs(ledger, relay, endings, ingestion, submission),
+        *_of_workers(fleet, starts, workers),
+        *_of_messages(fleet, ingestion, reception, router),
+        *_of_the_store(writer),
+    ]
+
+
+def _of_jobs(
+    ledger: Ledger, relay: Relay, endings: Endings, ingestion: Ingestion, submission: Submission
+) -> list[Gauge]:
+    return [
         _gauge("jobs_open", "Jobs that have not ended.", lambda: len(ledger)),
         _gauge("jobs_waiting", "Jobs that wait for a row.", relay.waiting_count),
         _gauge("request_bytes", "Bytes of open requests in memory.", lambda: ledger.request_bytes),
@@ -48,6 +59,22 @@ def gauges(
             lambda: submission.refused_full,
         ),
         _counter("tokens", "Completion tokens received from workers.", lambda: ingestion.tokens),
+    ]
+
+
+def _of_workers(fleet: Fleet, starts: Starts, workers: Workers) -> list[Gauge]:
+    return [
+        Gauge(name="workers", help="Workers by model and state.", read=lambda: _workers(fleet)),
+        Gauge(name="worker_rows", help="Rows in use by model.", read=lambda: _rows(fleet)),
+        _counter("worker_starts", "Worker processes started.", lambda: starts.started),
+        _counter("worker_deaths", "Worker processes that died unasked.", lambda: workers.deaths),
+    ]
+
+
+def _of_messages(
+    fleet: Fleet, ingestion: Ingestion, reception: Reception, router: Router
+) -> list[Gauge]:
+    return [
         _counter("stale_events", "Events of no current attempt.", lambda: ingestion.stale_events),
         _counter(
             "unknown_workers",
@@ -69,10 +96,11 @@ def gauges(
             "Frames that had to be asked for again.",
             lambda: sum(worker.session.lost_frames for worker in fleet),
         ),
-        Gauge(name="workers", help="Workers by model and state.", read=lambda: _workers(fleet)),
-        Gauge(name="worker_rows", help="Rows in use by model.", read=lambda: _rows(fleet)),
-        _counter("worker_starts", "Worker processes started.", lambda: starts.started),
-        _counter("worker_deaths", "Worker processes that died unasked.", lambda: workers.deaths),
+    ]
+
+
+def _of_the_store(writer: Writer) -> list[Gauge]:
+    return [
         _counter(
             "store_commits", "Transactions committed.", lambda: writer.counts.committed.commits
         ),

@@ -39,7 +39,7 @@ from app.services.starts import Starts
 from app.settings import Settings
 from app.storage.errors import StoreFull
 from app.storage.idempotency import NewIdempotency
-from app.storage.jobs import insert_job
+from app.storage.jobs import insert_jobs
 from app.storage.operations import Committed
 from app.storage.writer import OutcomeFuture, Writer
 from app.streams.broadcast import Channel
@@ -138,7 +138,8 @@ class Submission:
         except StoreFull as error:
             raise StorageFull from error
         except asyncio.CancelledError:
-            self._cancellation.request_nowait(live.id)
+            if draft.durability is not Durability.DURABLE:
+                self._cancellation.request_nowait(live.id)
             raise
         if isinstance(outcome, Committed):
             return ticket
@@ -161,16 +162,21 @@ class Submission:
                 error.param = f"jobs[{n}].{error.param}" if error.param else f"jobs[{n}]"
                 raise
         lives = [self._live(draft) for draft in drafts]
-        operations = [insert_job(live.new) for live in lives]
-        futures = self._writer.submit_many(operations)
-        for live, future in zip(lives, futures, strict=True):
+        future = self._writer.submit(insert_jobs([live.new for live in lives]))
+        for live in lives:
             self._ledger.add(live)
-            future.add_done_callback(partial(self._inserted, live))
+        future.add_done_callback(partial(self._all_inserted, lives))
         try:
-            await asyncio.shield(asyncio.gather(*futures))
+            outcome = await asyncio.shield(future)
         except StoreFull as error:
             raise StorageFull from error
+        if not isinstance(outcome, Committed):
+            raise InternalError
         return [live.id for live in lives]
+
+    def _all_inserted(self, lives: Sequence[LiveJob], future: OutcomeFuture) -> None:
+        for live in lives:
+            self._inserted(live, future)
 
     async def retry(self, job_id: JobId, tenant: str) -> Ticket:
         """A new job like this one, which has ended.
@@ -205,6 +211,7 @@ class Submission:
         """Refuse what cannot be admitted now; ``also`` more of its kind come with it."""
         if self._closed:
             raise ShuttingDown
+        self._check_times(draft)
         foreground = draft.durability is not Durability.DURABLE
         if foreground and self._relay.paused:
             raise Draining
@@ -212,6 +219,17 @@ class Submission:
         self._check_room(draft, also)
         if foreground:
             self._starts.check(draft.model)
+
+    def _check_times(self, draft: JobDraft) -> None:
+        if draft.scheduled_at is None:
+            return
+        deadline_s = draft.deadline_s or self._settings.queue.deadline_s
+        if draft.scheduled_at >= self._clock.now() + timedelta(seconds=deadline_s):
+            raise InvalidRequest(
+                "'scheduled_at' is not before the job's deadline, so it could never run. "
+                "Give an earlier time, or a larger 'deadline_s'.",
+                param="scheduled_at",
+            )
 
     def _insert(self, live: LiveJob, draft: JobDraft) -> OutcomeFuture:
         key = _new_idempotency(draft, live, self._clock.now())

@@ -147,6 +147,17 @@ def insert_job(
     )
 
 
+def insert_jobs(jobs: Sequence[NewJob]) -> Operation:
+    """Jobs that are submitted together: all of them or none. Impatient, like ``insert_job``."""
+    steps = [step for new in jobs for step in insert_job(new).steps]
+    return Operation(
+        name="insert_jobs",
+        subjects=tuple(new.id for new in jobs),
+        steps=in_commit_order(steps),
+        patient=False,
+    )
+
+
 def claim_job(claim: Claim, command: CommandId | None) -> Operation:
     """An available job goes to a generation. Void when it is not available any more, has a stop
     pending or another attempt number, or when the generation takes no jobs any more."""

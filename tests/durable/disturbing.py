@@ -30,8 +30,8 @@ class Asked:
     seed: int
     body: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    def submit(self, place: Place) -> str:
-        return place.submit(self.content, self.seed, body=dict(self.body))
+    def submit(self, place: Place, **fields: Any) -> str:
+        return place.submit(self.content, self.seed, body=dict(self.body), **fields)
 
 
 @dataclass(frozen=True)

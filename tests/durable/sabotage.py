@@ -8,6 +8,7 @@ The first argument is a JSON list of orders, each a word and what it is about:
 * ``worker-dies-before MODULE:NAME N``: the same for its workers, whoever started them;
 * ``die-on-mixed-frame``: when the writer comes to a frame that ends a journaled job and holds
   output of two others;
+* ``die-before-insert``, ``die-after-insert``: around the commit of the first job;
 * ``die-in-drain N``: when the writer comes to its N-th commit (from 0) since a drain was asked for.
 """
 
@@ -18,7 +19,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final
 
 import psutil
@@ -114,6 +115,21 @@ def _die_on_mixed_frame() -> None:
     _around(_COMMIT, look, _nothing)
 
 
+def _die_around_insert(*, before: bool) -> None:
+    found: list[bool] = []
+
+    def look(args: Sequence[Any]) -> None:
+        found[:] = [operation.name == "insert_job" for operation in args[1]]
+        if before and any(found):
+            _die()
+
+    def committed() -> None:
+        if any(found):
+            _die()
+
+    _around(_COMMIT, look, committed)
+
+
 def _die_in_drain(count: str) -> None:
     left: list[int] = []
 
@@ -137,6 +153,8 @@ ORDERS: Final[dict[str, Callable[..., None]]] = {
     "die-after": _die_after,
     "worker-dies-before": _worker_dies_before,
     "die-on-mixed-frame": _die_on_mixed_frame,
+    "die-before-insert": partial(_die_around_insert, before=True),
+    "die-after-insert": partial(_die_around_insert, before=False),
     "die-in-drain": _die_in_drain,
 }
 

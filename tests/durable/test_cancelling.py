@@ -130,5 +130,5 @@ def test_a_cancel_that_a_hung_worker_owes_an_answer_is_escalated_by_the_next_par
     assert place.cancel(hung)["state"] == "running"
     place.restart("set app.services.cancellation:REPLACE_S 1.5")
     assert place.ended(hung)["state"] == "cancelled"
-    assert not worker.is_running()
+    wait_until(lambda: worker not in place.site.workers(), 10, "the death of the hung worker")
     assert_counted_once(place, [hung])

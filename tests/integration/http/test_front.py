@@ -153,3 +153,18 @@ async def test_a_request_is_logged_with_its_job_and_never_with_its_text(
     assert "mine" in line
     assert "secret" not in line
     assert "answer" not in line
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://localhost.evil.example"])
+async def test_a_page_of_another_site_cannot_start_a_job(origin: str) -> None:
+    services = FakeServices()
+    async with serving(services) as server, connect(server.port) as client:
+        answer = await client.ask(body=chat_body(), headers=(f"Origin: {origin}",))
+    assert answer.status == 421
+    assert not services.drafts
+
+
+async def test_a_page_of_this_server_may_start_a_job() -> None:
+    async with serving(FakeServices(answering())) as server, connect(server.port) as client:
+        answer = await client.ask(body=chat_body(), headers=("Origin: http://localhost:3000",))
+    assert answer.status == 200
