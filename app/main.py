@@ -57,6 +57,7 @@ async def _serve(settings: Settings) -> int:
     database = await Database.open(
         settings.storage.data_dir,
         limits=WriterLimits(operations_max=2 * settings.queue.writer_max),
+        ballast=settings.storage.ballast_bytes,
         on_fatal=_store_broke,
     )
     try:
@@ -100,6 +101,7 @@ async def _run(product: Product, settings: Settings, listener: socket) -> None:
         ws="none",
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         log_config=None,
         backlog=BACKLOG,
         timeout_graceful_shutdown=CONNECTION_GRACE_S,

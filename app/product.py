@@ -3,7 +3,6 @@
 ``main`` puts a door in front of it; tests and simulations use it as it is.
 """
 
-import os
 import random
 import time
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from app.services.clock import Clock
 from app.services.deadlines import Deadlines
 from app.services.draining import Draining
 from app.services.endings import Endings
+from app.services.entropy import Entropy
 from app.services.fleet import Fleet, Worker
 from app.services.following import Following
 from app.services.gauges import gauges
@@ -113,7 +113,7 @@ class _Assembly:
     ) -> None:
         self.settings, self.database, self.clock = settings, database, clock
         writer, epoch, store = database.writer, database.parent_epoch, database.store_id
-        self.mint = IdMint(lambda: time.time_ns() // 1_000_000, os.urandom, past.last_id_body)
+        self.mint = IdMint(lambda: time.time_ns() // 1_000_000, Entropy(), past.last_id_body)
         self.tasks, self.ledger, self.fleet = Tasks(), Ledger(), Fleet()
         self.models = Models(Catalogue.of(settings), clock)
         self.launcher = Launcher(settings, f"ipc://{socket_path}", store, epoch)
@@ -240,16 +240,20 @@ class _Assembly:
         self.adoption.sent(worker, live)
         self.deadlines.watch_attempt(live)
 
+    def _closed(self) -> str | None:
+        """Why the server as a whole takes no work now."""
+        if self.submission.closed:
+            return "stopping"
+        if self.draining.draining:
+            return "draining"
+        return "out of disk space" if self.database.room.short else None
+
     def product(self, version: str) -> Product:
         """Everything, ready to start."""
         overview = Overview(
             self.models,
             self.settings.models.default,
-            lambda: (
-                "stopping"
-                if self.submission.closed
-                else ("draining" if self.draining.draining else None)
-            ),
+            self._closed,
             self.starts.reason,
             gauges(
                 self.ledger,

@@ -90,6 +90,14 @@ class StorageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cache_dir: Annotated[
         Path, Meta(description="What can be made again: the BLAS copy, downloads, compiled kernels")
     ] = field(default_factory=_cache_dir)
+    ballast_bytes: Annotated[
+        int,
+        Meta(
+            description="Room kept on the disk of `data_dir` for what is at work when it is full",
+            ge=0,
+            le=16 * _GIB,
+        ),
+    ] = 67_108_864
 
 
 class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -235,6 +243,12 @@ class RetentionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     jobs_s: Annotated[
         float, Meta(description="Ended jobs with their output", ge=0, le=10 * _YEAR_S)
     ] = 2_592_000.0
+    reports_s: Annotated[
+        float, Meta(description="Reports of how jobs ended", ge=0, le=10 * _YEAR_S)
+    ] = 2_592_000.0
+    logs_s: Annotated[
+        float, Meta(description="Logs of workers that are gone", ge=0, le=10 * _YEAR_S)
+    ] = 604_800.0
 
 
 class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,6 +1,5 @@
 """The HTTP application: controllers, error answers, and the layers around them."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -22,6 +21,7 @@ from app.http.openai.models import ModelsController, ModelsDoor
 from app.http.ports import Ports
 from app.http.request_id import RequestId
 from app.http.sse import StreamLimits
+from app.services.entropy import Entropy
 from app.settings import ServerSettings
 from shared.ids import IdMint
 
@@ -75,7 +75,7 @@ def _document(version: str) -> OpenAPIConfig:
 def _surround(app: Litestar, settings: ServerSettings) -> None:
     # Around the application's own error handling: Litestar's middleware skips unknown paths.
     checked = HostCheck(app.asgi_handler, settings.host, settings.allowed_hosts)
-    mint = IdMint(lambda: time.time_ns() // 1_000_000, os.urandom)
+    mint = IdMint(lambda: time.time_ns() // 1_000_000, Entropy())
     app.asgi_handler = RequestId(checked, mint)
 
 

@@ -53,7 +53,8 @@ class HostCheck:
             return
         request: Request[Any, Any, Any] = Request(scope, receive, send)
         answer = answer_job_error(request, HostNotAllowed(refusal))
-        await answer.to_asgi_response(app=None, request=request)(scope, receive, send)
+        asgi: ASGIApp = answer.to_asgi_response(app=None, request=request)  # pyright: ignore[reportUnknownMemberType] - Litestar's own
+        await asgi(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> str | None:
         if not self._ours(scope):

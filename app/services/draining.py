@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+import msgspec
 import structlog
 
 from app.domain.errors import InvalidRequest
@@ -64,6 +65,7 @@ class _Drain:
     reason: str | None = None
     ended_at: datetime | None = None
     keep_attached: bool = False
+    ending: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -208,7 +210,7 @@ class Draining:
             return True
         try:
             async with asyncio.timeout(seconds):
-                while drain.open and drain.state == "running":
+                while drain.open and not drain.ending:
                     drain.changed.clear()
                     await drain.changed.wait()
         except TimeoutError:
@@ -234,14 +236,20 @@ class Draining:
 
     def _progress(self, drain: _Drain) -> None:
         drain.changed.set()
-        if drain.open:
+        if drain.open and not drain.ending:
             self._writer.submit(drain_progress(drain.view()))
 
     async def _end(self, drain: _Drain, state: str, reason: str | None) -> None:
-        if drain.state != "running":
+        """End it, once; nobody is told before that is committed."""
+        if drain.ending:
             return
-        drain.state, drain.reason, drain.ended_at = state, reason, self._clock.now()
-        await self._writer.submit(end_drain(drain.view()))
+        drain.ending = True
         drain.changed.set()
-        drain.done.set()
+        ended_at = self._clock.now()
+        view = msgspec.structs.replace(drain.view(), state=state, reason=reason, ended_at=ended_at)
+        try:
+            await self._writer.submit(end_drain(view))
+        finally:
+            drain.state, drain.reason, drain.ended_at = state, reason, ended_at
+            drain.done.set()
         _log.info("drain_ended", drain=drain.id, state=state, reason=reason)

@@ -1,12 +1,14 @@
 """Jobs as people see them: read from the store, with what only this process knows."""
 
+from typing import Any, Final
+
 import msgspec
 
 from app.domain.errors import JobNotFound
-from app.domain.job import Durability, JobState
+from app.domain.job import Durability, JobState, NewJob, Usage
 from app.domain.output import JobOutput
 from app.domain.view import JobPage, JobView
-from app.services.ledger import Ledger
+from app.services.ledger import Ledger, LiveJob
 from app.services.recall import Recall
 from app.services.relay import Relay
 from app.storage.database import Database
@@ -31,6 +33,9 @@ class Jobs:
         Raises:
             JobNotFound: there is no such job of this tenant.
         """
+        live = self._ledger.get(job_id)
+        if live is not None and live.new.tenant == tenant and _is_fresh(live):
+            return self._fresh(live)
         row = await load_job(self._readers, job_id, tenant)
         if row is None:
             raise JobNotFound
@@ -64,37 +69,82 @@ class Jobs:
         )
         return JobPage(jobs=tuple(map(self._view, rows[:limit])), has_more=len(rows) > limit)
 
+    def _fresh(self, live: LiveJob) -> JobView:
+        """A job to which nothing has happened yet but, perhaps, its first claim: what the store
+        holds of it is known here."""
+        new = live.new
+        running = live.state is JobState.RUNNING and live.claimed
+        state = JobState.AVAILABLE if live.state is JobState.RUNNING else live.state
+        return JobView(
+            **_submitted(new),
+            state=JobState.RUNNING if running else state,
+            attempt=1 if running else 0,
+            failures=0,
+            losses=0,
+            preemptions=0,
+            started_at=None,
+            finalized_at=None,
+            stop_reason=None,
+            finish_reason=None,
+            failure=None,
+            usage=Usage(),
+            events=live.next_seq,
+            tags=new.tags,
+            position=self._relay.position(live),
+        )
+
     def _view(self, row: JobRow) -> JobView:
         live = self._ledger.get(row.new.id)
-        new = row.new
         return JobView(
-            id=new.id,
-            kind=new.kind,
-            surface=new.surface,
-            model=new.model,
-            tenant=new.tenant,
-            durability=new.durability,
-            job_class=new.job_class,
-            priority=new.priority,
+            **_submitted(row.new),
             state=row.state,
             attempt=row.attempt,
             failures=row.failures,
-            max_attempts=new.max_attempts,
             losses=row.losses,
             preemptions=row.preemptions,
-            created_at=new.created_at,
-            scheduled_at=new.scheduled_at,
-            deadline_at=new.deadline_at,
-            attempt_timeout_s=new.attempt_timeout_s,
             started_at=row.started_at,
             finalized_at=row.finalized_at,
             stop_reason=row.stop_reason,
-            retry_of=row.retry_of,
             finish_reason=row.finish_reason,
             failure=row.failure,
             usage=row.usage,
             events=row.events,
             tags=row.tags,
-            seed=new.seed,
             position=self._relay.position(live) if live is not None else None,
         )
+
+
+def _is_fresh(live: LiveJob) -> bool:
+    return (
+        live.attempt <= 1
+        and live.inserted
+        and not live.started
+        and not live.state.final
+        and live.state is not JobState.RETRYABLE
+        and live.stop is None
+        and not (live.attempt == 1 and live.state is JobState.AVAILABLE)
+    )
+
+
+def _submitted(new: NewJob) -> dict[str, Any]:
+    """What is fixed since the submission."""
+    return {name: getattr(new, name) for name in _SUBMITTED}
+
+
+_SUBMITTED: Final = (
+    "id",
+    "kind",
+    "surface",
+    "model",
+    "tenant",
+    "durability",
+    "job_class",
+    "priority",
+    "max_attempts",
+    "created_at",
+    "scheduled_at",
+    "deadline_at",
+    "attempt_timeout_s",
+    "retry_of",
+    "seed",
+)

@@ -7,6 +7,7 @@ followers see moves after the commit. The store checks every pending value again
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from app.domain.events import FollowedEvent
 from app.domain.job import Durability, JobState, NewJob, StopReason, Usage
@@ -15,15 +16,18 @@ from app.streams.broadcast import Channel
 from shared.ids import CommandId, GenerationId, JobId
 from shared.requests import JobRequest
 
+WAITING_BYTES_KEPT: Final = 64 * 1024 * 1024
+"""Up to here durable jobs that wait keep their requests in memory, though they are on disk."""
+
 
 @dataclass(slots=True, eq=False)
 class LiveJob:
     """One open job.
 
-    Of the job: ``request`` is None when it is only on disk, or gone (attached, of an earlier
-    parent); ``loaded`` is False when ``output`` and the numbers must be read from the journal
-    before the next attempt. ``shown_start`` says that followers saw ``Started``; ``held_back`` is
-    output that must not be shown before it.
+    Of the job: ``inserted`` says that its row is committed; ``request`` is None when it is only on
+    disk, or gone (attached, of an earlier parent); ``loaded`` is False when ``output`` and the
+    numbers must be read from the journal before the next attempt. ``shown_start`` says that
+    followers saw ``Started``; ``held_back`` is output that must not be shown before it.
 
     Of the current attempt: ``claimed``, ``stop_command`` and ``preempt_command`` are set once the
     claim, the cancel, the pre-emption are committed, ``preempting`` when the last is asked for,
@@ -35,6 +39,7 @@ class LiveJob:
     request: JobRequest | None
     request_bytes: int = 0
     state: JobState = JobState.AVAILABLE
+    inserted: bool = False
     stop: StopReason | None = None
     failures: int = 0
     losses: int = 0
@@ -138,7 +143,9 @@ class Ledger:
         return self._jobs.get(job)
 
     def forget_request(self, live: LiveJob) -> None:
-        """The request is on disk and not needed for now."""
+        """The request is on disk and not needed for now: kept only while there is much room."""
+        if self.request_bytes <= WAITING_BYTES_KEPT:
+            return
         if live.request is not None and live.journaled:
             live.request = None
             self.request_bytes -= live.request_bytes

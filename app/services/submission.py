@@ -254,6 +254,7 @@ class Submission:
             durability=live.new.durability,
             job_class=live.new.job_class,
         )
+        live.inserted = True
         live.new = msgspec.structs.replace(live.new, request=None)  # on disk, and decoded here
         self._deadlines.watch(live)
         self._relay.inserted(live)

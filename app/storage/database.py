@@ -1,9 +1,11 @@
 """The store as a whole: opened by one parent, with its writer and its readers.
 
-``<data_dir>/mlxq.db`` with its log beside it; ``<data_dir>/lock`` says who has it open.
+``<data_dir>/mlxq.db`` with its log beside it; ``<data_dir>/lock`` says who has it open, and
+``<data_dir>/ballast`` keeps room for a disk that is full.
 """
 
 import asyncio
+import errno
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -14,16 +16,20 @@ from pathlib import Path
 from typing import Final, Self
 
 from app.storage import schema
+from app.storage.ballast import Ballast
 from app.storage.committing import CommitHooks
 from app.storage.connections import create_file, reader_engine, writer_connection
+from app.storage.errors import StoreFull, Trouble, trouble
 from app.storage.identity import Identity, next_start
 from app.storage.limits import WriterLimits
 from app.storage.lock import DirectoryLock
 from app.storage.readers import Readers
+from app.storage.room import Room
 from app.storage.writer import Writer
 
 DATABASE_NAME: Final = "mlxq.db"
 LOCK_NAME: Final = "lock"
+BALLAST_NAME: Final = "ballast"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,7 @@ class _Prepared:
     lock: DirectoryLock
     identity: Identity
     backup: Path | None
+    has_room: bool
 
 
 class Database:
@@ -41,10 +48,12 @@ class Database:
         parent_epoch: one higher at each open.
         feed_epoch: names the feed's numbering; renewed by a restore.
         backup: the copy made before a migration, if there was one.
+        room: whether there is room on the disk.
     """
 
-    def __init__(self, prepared: _Prepared, path: Path, writer: Writer) -> None:
+    def __init__(self, prepared: _Prepared, path: Path, writer: Writer, room: Room) -> None:
         self._lock = prepared.lock
+        self.room = room
         self.path = path
         self.store_id = prepared.identity.store_id
         self.parent_epoch = prepared.identity.parent_epoch
@@ -60,6 +69,7 @@ class Database:
         *,
         limits: WriterLimits | None = None,
         hooks: CommitHooks | None = None,
+        ballast: Ballast | int = 0,
         on_full: Callable[[bool], None] = lambda _full: None,
         on_fatal: Callable[[Exception], None] = lambda _error: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -70,7 +80,8 @@ class Database:
             data_dir: a directory of this user; one parent at a time has it.
             limits: bounds of the writer.
             hooks: called around each commit.
-            on_full: told True when the disk is full and False when it no longer is.
+            ballast: bytes to keep on the disk for when it is full, or what keeps them.
+            on_full: told True when the disk is full and False when there is room again.
             on_fatal: told when the store can no longer be written: the parent must end.
             now: aware UTC.
 
@@ -78,15 +89,19 @@ class Database:
             AlreadyRunning: another process has it open; says which.
             NotOurDatabase, SchemaTooNew, StoreDamaged, MigrationFailed, SettingRefused: it cannot
                 be opened as it is.
+            StoreFull: the disk is full, and there was no ballast to drop.
         """
         path = data_dir / DATABASE_NAME
-        prepared = await asyncio.to_thread(_prepare, data_dir, path, now())
+        if isinstance(ballast, int):
+            ballast = Ballast(data_dir / BALLAST_NAME, ballast)
+        prepared = await asyncio.to_thread(_prepare, data_dir, path, now(), ballast)
+        room = Room(ballast, on_full)
         writer = Writer(
             partial(writer_connection, path),
             path.with_name(f"{path.name}-wal"),
             limits or WriterLimits(),
             hooks or CommitHooks(),
-            on_full=on_full,
+            on_full=room.full,
             on_fatal=on_fatal,
         )
         try:
@@ -94,29 +109,55 @@ class Database:
         except BaseException:
             prepared.lock.release()
             raise
-        return cls(prepared, path, writer)
+        room.start(writer, stands=prepared.has_room)
+        return cls(prepared, path, writer, room)
 
     async def close(self) -> None:
         """Commit what waits and close. The readers go first: the last connection to close empties
         the log, and that must be the writer."""
+        self.room.close()
         await self.readers.close()
         await self.writer.close()
         self._lock.release()
 
 
-def _prepare(data_dir: Path, path: Path, now: datetime) -> _Prepared:
+def _prepare(data_dir: Path, path: Path, now: datetime, ballast: Ballast) -> _Prepared:
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = DirectoryLock.take(data_dir / LOCK_NAME, data_dir, now)
     try:
-        create_file(path)
-        with closing(writer_connection(path)) as driver:
-            backup = _ready(driver, path, now)
-            return _Prepared(lock, next_start(driver), backup)
+        identity, backup = _ready_with_room(path, now, ballast)
+        return _Prepared(lock, identity, backup, ballast.make())
     except BaseException:
         lock.release()
         raise
 
 
-def _ready(driver: sqlite3.Connection, path: Path, now: datetime) -> Path | None:
-    schema.check(driver)
-    return schema.migrate(driver, path, now) if schema.pending(driver) else None
+def _ready_with_room(path: Path, now: datetime, ballast: Ballast) -> tuple[Identity, Path | None]:
+    """Ready the file; when the disk is too full for it, once more without the ballast."""
+    try:
+        return _ready(path, now)
+    except (OSError, sqlite3.Error) as error:
+        if not _no_room(error):
+            raise
+        ballast.drop()
+    try:
+        return _ready(path, now)
+    except (OSError, sqlite3.Error) as error:
+        if _no_room(error):
+            raise StoreFull(f"the disk of {path.parent} is full") from error
+        raise
+
+
+def _ready(path: Path, now: datetime) -> tuple[Identity, Path | None]:
+    """Make the file if need be, check it, bring it to this program's schema, count the start."""
+    create_file(path)
+    with closing(writer_connection(path)) as driver:
+        schema.check(driver)
+        backup = schema.migrate(driver, path, now) if schema.pending(driver) else None
+        return next_start(driver), backup
+
+
+def _no_room(error: OSError | sqlite3.Error) -> bool:
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOSPC
+    return trouble(error) is Trouble.FULL

@@ -83,6 +83,8 @@ class Trouble(Enum):
 
 _PRIMARY: Final = 0xFF
 _BY_CODE: Final = {
+    # No room for the log's index: the only I/O error that a full disk makes.
+    sqlite3.SQLITE_IOERR_SHMSIZE: Trouble.FULL,
     sqlite3.SQLITE_FULL: Trouble.FULL,
     sqlite3.SQLITE_BUSY: Trouble.BUSY,
     sqlite3.SQLITE_LOCKED: Trouble.BUSY,
@@ -97,8 +99,8 @@ _BY_CODE: Final = {
 
 
 def trouble(error: sqlite3.Error) -> Trouble:
-    """What this error means, by its primary result code."""
+    """What this error means, by its result code."""
     code = getattr(error, "sqlite_errorcode", None)
     if not isinstance(code, int):
         return Trouble.STATEMENT
-    return _BY_CODE.get(code & _PRIMARY, Trouble.STATEMENT)
+    return _BY_CODE.get(code, _BY_CODE.get(code & _PRIMARY, Trouble.STATEMENT))

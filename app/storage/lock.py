@@ -6,6 +6,7 @@ child processes, so a worker that outlives its parent does not keep the next one
 
 import fcntl
 import os
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -49,7 +50,8 @@ class DirectoryLock:
             raise AlreadyRunning(data_dir, holder) from None
         content = msgspec.json.encode(Holder(pid=os.getpid(), started_at=now))
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, content, 0)
+        with suppress(OSError):  # a full disk keeps the name from others, not the lock from us
+            os.pwrite(descriptor, content, 0)
         return cls(descriptor)
 
     def release(self) -> None:

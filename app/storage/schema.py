@@ -114,7 +114,11 @@ def _downgrade(config: "Config", revision: str) -> None:
 def _back_up(driver: sqlite3.Connection, path: Path, now: datetime) -> Path:
     version = _number(driver, "user_version")
     backup = path.with_name(f"{path.stem}-schema-{version:04d}-{now:%Y%m%dT%H%M%S%f}.db")
-    driver.execute("VACUUM INTO ?", (str(backup),))
+    try:
+        driver.execute("VACUUM INTO ?", (str(backup),))
+    except BaseException:
+        backup.unlink(missing_ok=True)  # a part of it, on a disk that is full
+        raise
     backup.chmod(0o600)
     copy = sqlite3.connect(backup)
     try:

@@ -12,8 +12,9 @@ under load hundreds share one commit. A future is resolved after the commit that
 operation.
 
 When the disk is full nothing is lost and nothing changes order: the thread tries again with
-back-off, callers that would rather know (``Operation.patient`` False) get ``StoreFull``. An error
-of the file itself is fatal: everything that waits gets ``StoreFailed``, and ``on_fatal`` is called.
+back-off, callers that would rather know (``Operation.patient`` False) get ``StoreFull``, as they do
+while what room there is must be spared (``sparing``). An error of the file itself is fatal:
+everything that waits gets ``StoreFailed``, and ``on_fatal`` is called.
 """
 
 import asyncio
@@ -45,6 +46,10 @@ class Writer:
         wal_path: the write-ahead log's file.
         on_full: called on the loop with True when the disk is full and False when it no longer is.
         on_fatal: called on the loop, once, when the store can no longer be written.
+
+    Attributes:
+        full: the disk is full.
+        sparing: impatient operations are refused as if it were; set by ``Room``.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Writer:
         self._closing = False
         self._failure: StoreError | None = None
         self.full = False
+        self.sparing = False
         events = ThreadEvents(
             done=partial(self._post, self._done),
             full=partial(self._post, self._full),
@@ -82,6 +88,11 @@ class Writer:
             StoreError: when it cannot be opened as it must be.
         """
         await asyncio.wrap_future(self._thread.start())
+
+    @property
+    def refuses(self) -> bool:
+        """Whether impatient operations get ``StoreFull`` at the moment."""
+        return self.full or self.sparing
 
     @property
     def depth(self) -> int:
@@ -107,9 +118,11 @@ class Writer:
         """Write these, in this order and as few commits as they fit in: all are taken or none.
 
         Raises:
-            ServerOverloaded: too many operations wait; nothing was taken.
+            ServerOverloaded: too many operations wait; nothing was taken. Patient ones are taken
+                all the same: they record what is at work, which has bounds of its own.
         """
-        if self.depth + len(operations) > self._limits.operations_max:
+        crowded = self.depth + len(operations) > self._limits.operations_max
+        if crowded and any(not operation.patient for operation in operations):
             raise ServerOverloaded(retry_after_s=RETRY_AFTER_S)
         futures = [self._take(operation) for operation in operations]
         self._wake()
@@ -137,7 +150,7 @@ class Writer:
             return self._failure
         if self._closing:
             return StoreFailed("the store is closed")
-        if self.full and not operation.patient:
+        if self.refuses and not operation.patient:
             return StoreFull("the disk is full")
         return None
 
