@@ -8,6 +8,7 @@ jobs go on elsewhere, and nothing is held against them.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -66,10 +67,11 @@ class Cancellation:
         self.on_unanswered: Callable[[Worker, str], None] = _nothing
 
     def request_nowait(self, job_id: JobId, reason: StopReason = StopReason.CANCEL) -> None:
-        """Stop this job if it is open; the first reason given wins. Total and idempotent."""
+        """Stop this job if it is open; the first reason given wins. Total and idempotent. Nobody
+        waits for the answer, so a full disk is waited out."""
         live = self._ledger.get(job_id)
         if live is not None:
-            self._request(live, reason)
+            self._request(live, reason, patient=True)
 
     async def cancel(self, job_id: JobId, tenant: str) -> JobView:
         """Cancel a job of this tenant and say how it stands: ended, if that came in time.
@@ -81,9 +83,11 @@ class Cancellation:
         live = self._ledger.get(job_id)
         if live is None or live.new.tenant != tenant:
             return await self._jobs.get(job_id, tenant)
+        if self._writer.refuses:
+            raise StorageFull
         follower = live.channel.follow()
         try:
-            future = self._request(live, StopReason.CANCEL)
+            future = self._request(live, StopReason.CANCEL, patient=False)
             if future is not None:
                 await asyncio.shield(future)
             await _ended_within(follower, live, self._cancel_wait_s)
@@ -102,17 +106,21 @@ class Cancellation:
         if live.stop_command is not None and live.state is JobState.RUNNING:
             self._demand(worker, live, live.stop_command)
 
-    def _request(self, live: LiveJob, reason: StopReason) -> "OutcomeFuture | None":
+    def _request(
+        self, live: LiveJob, reason: StopReason, *, patient: bool
+    ) -> "OutcomeFuture | None":
         if live.state.final or live.stop is not None:
             return None
         live.stop = reason
         if live.state is JobState.RUNNING:
-            return self._stop_running(live, reason)
+            return self._stop_running(live, reason, patient=patient)
         self._relay.withdraw(live)
         self._endings.end_waiting(live, *stopped(reason))
         return None
 
-    def _stop_running(self, live: LiveJob, reason: StopReason) -> "OutcomeFuture | None":
+    def _stop_running(
+        self, live: LiveJob, reason: StopReason, *, patient: bool
+    ) -> "OutcomeFuture | None":
         if live.generation is None:
             return None
         command = self._relay.next_command()
@@ -124,7 +132,7 @@ class Cancellation:
             generation=live.generation,
             attempt=live.attempt,
         )
-        future = self._writer.submit(operation)
+        future = self._writer.submit(replace(operation, patient=patient))
         future.add_done_callback(partial(self._requested, live, live.attempt, command))
         return future
 

@@ -20,7 +20,7 @@ from typing import Literal
 import msgspec
 import structlog
 
-from app.domain.errors import InvalidRequest
+from app.domain.errors import InvalidRequest, ServerOverloaded, StorageFull
 from app.domain.job import Ending, JobState, StopReason
 from app.domain.view import DrainView
 from app.services.cancellation import Cancellation
@@ -33,7 +33,7 @@ from app.services.returns import Returns
 from app.services.tasks import Tasks
 from app.storage.drains import drain_progress, end_drain, insert_drain
 from app.storage.endings import GiveBack
-from app.storage.operations import Committed
+from app.storage.errors import StoreFull
 from app.storage.writer import Writer
 from shared.failures import Failure
 from shared.ids import IdMint, JobId
@@ -134,10 +134,12 @@ class Draining:
     ) -> DrainView:
         """Begin a drain; a running one is joined when its mode is the same.
 
-        With ``keep_attached`` attached work that was admitted runs on in every mode.
+        With ``keep_attached`` attached work that was admitted runs on in every mode; that is how
+        the server stops, recorded or not.
 
         Raises:
             InvalidRequest: a drain of another mode is running.
+            StorageFull, ServerOverloaded: it cannot be recorded; nothing is drained.
         """
         drain = self._drain
         if drain is not None and drain.state == "running":
@@ -147,12 +149,23 @@ class Draining:
                     param="mode",
                 )
             return drain.view()
+        before = self._drain, self._relay.paused
         drain = self._begin(mode, timeout_s)
         drain.keep_attached = keep_attached or mode == "finish"
-        outcome = await self._writer.submit(insert_drain(drain.view()))
-        if isinstance(outcome, Committed):
-            self._tasks.spawn(self._run(drain), f"drain {drain.id}")
+        try:
+            await self._writer.submit(insert_drain(drain.view()))
+        except (StoreFull, ServerOverloaded) as error:
+            if not keep_attached:
+                self._take_back(*before)
+                raise (StorageFull() if isinstance(error, StoreFull) else error) from error
+        self._tasks.spawn(self._run(drain), f"drain {drain.id}")
         return drain.view()
+
+    def _take_back(self, drain: _Drain | None, paused: bool) -> None:  # noqa: FBT001 - as it was
+        """The drain that was about to begin does not."""
+        self._drain = drain
+        if not paused:
+            self._relay.resume()
 
     async def resume(self) -> None:
         """Open dispatch again; a drain that still runs ends ``cancelled``."""
@@ -219,7 +232,7 @@ class Draining:
 
     def _ended(self, live: LiveJob, ending: Ending) -> None:
         drain = self._drain
-        if drain is None or drain.open.pop(live.id, None) is None:
+        if drain is None or drain.ending or drain.open.pop(live.id, None) is None:
             return
         if ending.state is not JobState.COMPLETED and live.stop is not None:
             drain.cancelled += 1
@@ -229,14 +242,16 @@ class Draining:
 
     def _returned(self, live: LiveJob, _back: GiveBack) -> None:
         drain = self._drain
-        if drain is None or live.attached or drain.open.pop(live.id, None) is None:
+        if drain is None or drain.ending or live.attached:
+            return
+        if drain.open.pop(live.id, None) is None:
             return
         drain.given_back += 1
         self._progress(drain)
 
     def _progress(self, drain: _Drain) -> None:
         drain.changed.set()
-        if drain.open and not drain.ending:
+        if drain.open:
             self._writer.submit(drain_progress(drain.view()))
 
     async def _end(self, drain: _Drain, state: str, reason: str | None) -> None:

@@ -20,16 +20,15 @@ from app.services.ledger import Ledger, LiveJob
 from app.services.recall import decode_parts
 from app.storage.database import Database
 from app.storage.frames import NewChunk
+from app.storage.journal import load_page
 from app.storage.readers import Readers
-from app.storage.reading import load_chunks, load_job
+from app.storage.reading import load_job
 from app.storage.rows import JobRow
 from app.streams.broadcast import Channel, Follower
 from shared.ids import JobId
 
 WORKER_CHECK_S = 0.25
 """How often a waiting door looks whether its model's worker has become ready."""
-
-EVENTS_PER_PAGE = 500
 
 STARTED_SEQ = 1
 """``created`` is 0 and ``started`` 1 for every job."""
@@ -147,6 +146,8 @@ class JournalFollower:
         self._channel = channel
         self._live = channel.follow() if channel is not None else None
         self._next = from_seq
+        self._number = 0
+        self._behind = False
         self._ahead: list[FollowedEvent] = []
         self._on_close = on_close
         self._ended = False
@@ -166,17 +167,19 @@ class JournalFollower:
             return self._passed(events)
         if self._ended:
             return []
-        if self._channel is None or self._next < self._channel.first_seq:
+        if self._channel is None or self._behind or self._next < self._channel.first_seq:
             events = await self._page()
             if events or self._channel is None:
                 return self._passed(events)
+            self._behind = False
         if self._live is None:
             return []
         events = [event for event in await self._live.take(timeout_s) if self._fresh(event)]
         if self._interrupted and not events:
             raise StreamInterrupted
         if events and events[0].seq > self._next:
-            events = await self._page()  # it fell behind while it waited
+            self._behind = True  # while it waited: what was in the channel is in the store, too
+            events = await self._page()
         return self._passed(events)
 
     async def take_one(self, timeout_s: float) -> FollowedEvent | None:
@@ -210,20 +213,17 @@ class JournalFollower:
 
     async def _page(self) -> list[FollowedEvent]:
         """Events from ``_next`` on that are in the store."""
-        row = await load_job(self._readers, self._job)
-        if row is None:
+        page = await load_page(self._readers, self._job, max(1, self._next), self._number)
+        if page is None:
             raise JobNotFound("The job was deleted while it was being followed.")
-        events: list[FollowedEvent] = []
+        row, events = page.job, list[FollowedEvent]()
         if self._next <= STARTED_SEQ and row.started_at is not None:
             usage = row.usage
             events.append(Started(STARTED_SEQ, usage.prompt_tokens, usage.cached_tokens))
-        chunks: list[NewChunk] = []
-        if row.new.durability is not Durability.ATTACHED:
-            chunks = await load_chunks(
-                self._readers, self._job, from_event=max(1, self._next), limit=EVENTS_PER_PAGE
-            )
-        events += [_output(chunk) for chunk in chunks if chunk.last_event >= chunk.first_event]
-        if len(chunks) < EVENTS_PER_PAGE and row.state.final:
+        if page.chunks and row.new.durability is not Durability.ATTACHED:
+            self._number = page.chunks[-1].number + 1
+            events += [_output(c) for c in page.chunks if c.last_event >= c.first_event]
+        if page.last:
             events.append(Ended(row.events - 1, _ending(row)))
         return events
 

@@ -10,14 +10,13 @@ from app.domain.output import JobOutput
 from app.services.ledger import Ledger, LiveJob
 from app.storage.database import Database
 from app.storage.frames import NewChunk
-from app.storage.reading import load_chunks, load_job, load_request
+from app.storage.journal import read_journal
+from app.storage.reading import load_job, load_request
 from app.storage.rows import JobRow
 from shared.failures import Failure
 from shared.ids import JobId
 from shared.messages import Part
 from shared.requests import JobRequest
-
-CHUNKS_PER_PAGE = 1_000
 
 _REQUEST = msgspec.msgpack.Decoder(JobRequest)
 _TOKENS = msgspec.msgpack.Decoder(tuple[int, ...])
@@ -108,17 +107,15 @@ class Recall:
         live.loaded = True
 
     async def _read(self, job: JobId) -> tuple[JobOutput, int]:
-        output, next_chunk, from_number = JobOutput(), 0, 0
-        while True:
-            chunks = await load_chunks(
-                self._readers, job, from_number=from_number, limit=CHUNKS_PER_PAGE
-            )
-            for chunk in chunks:
-                replay(output, chunk)
-                next_chunk = chunk.number + 1
-            if len(chunks) < CHUNKS_PER_PAGE:
-                return output, next_chunk
-            from_number = next_chunk
+        output, next_chunk = JobOutput(), 0
+
+        def take(chunk: NewChunk) -> None:
+            nonlocal next_chunk
+            replay(output, chunk)
+            next_chunk = chunk.number + 1
+
+        await read_journal(self._readers, job, take)
+        return output, next_chunk
 
 
 def replay(output: JobOutput, chunk: NewChunk) -> None:

@@ -9,8 +9,11 @@ import asyncio
 
 import structlog
 
-from app.services.draining import Draining
+from app.services.draining import SETTLE_S, Draining
 from app.services.submission import Submission
+
+UNRECORDED_S = 5.0
+"""How much longer than a drain takes its record is waited for: on a full disk it never comes."""
 
 _log = structlog.get_logger("shutdown")
 
@@ -38,12 +41,17 @@ class Shutdown:
         return self._forced.is_set()
 
     async def settle(self) -> None:
-        """Close admission and return when nothing is in flight, or a second signal came."""
+        """Close admission and return when nothing is in flight, a second signal came, or neither
+        can be recorded: a stop does not wait for a disk that is full."""
         self._submission.close()
         _log.info("stopping", grace_s=self._grace_s)
         drain = await self._draining.start("checkpoint", self._grace_s, keep_attached=True)
         settled = asyncio.ensure_future(self._draining.finish(drain))
         forced = asyncio.ensure_future(self._forced.wait())
-        await asyncio.wait((settled, forced), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            (settled, forced),
+            timeout=self._grace_s + SETTLE_S + UNRECORDED_S,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
         settled.cancel()
         forced.cancel()

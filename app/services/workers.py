@@ -10,6 +10,7 @@ with all it held, then, its process being gone, let a replacement start.
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import structlog
@@ -32,6 +33,9 @@ from shared.messages import Exit, Ready
 
 REASON_LINES = 5
 """Last log lines of a dead worker that go into the reason people are told."""
+
+UNRECORDED_S = 5.0
+"""How long a stop waits for losses to be recorded before it kills all the same."""
 
 _log = structlog.get_logger("workers")
 
@@ -130,7 +134,20 @@ class Workers:
         except TimeoutError:
             for worker in self._fleet:
                 self.replace(worker, "did not stop in time")
-            await self._fleet.empty.wait()
+            await self._kill_rest()
+
+    async def _kill_rest(self) -> None:
+        """See the others die. What cannot be recorded stops nothing: the next start will know."""
+        try:
+            async with asyncio.timeout(UNRECORDED_S):
+                await self._fleet.empty.wait()
+        except TimeoutError:
+            for worker in self._fleet:
+                if worker.process is not None:
+                    worker.process.signal(signal.SIGKILL)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(UNRECORDED_S):
+                    await self._fleet.empty.wait()
 
     def _give_up(
         self, worker: Worker, reason: str, *, counted: bool, culprit: JobId | None = None

@@ -186,8 +186,8 @@ class FrameOperation:
 
     def journal(self, chunk: NewChunk) -> None:
         """A journal row; its event numbers must follow the job's last one exactly."""
-        row: Params = dict(zip(_CHUNK_COLUMNS, _chunk_values(chunk), strict=True))
-        self._add(_CHUNK, row, chunk.job)
+        self._subjects[chunk.job] = None
+        self._steps.append(journal_step(chunk))
         if chunk.last_event >= chunk.first_event:
             params: Params = {
                 "job": chunk.job,
@@ -244,6 +244,11 @@ class FrameOperation:
     def _extend(self, steps: list[Step], job: JobId) -> None:
         self._subjects[job] = None
         self._steps += steps
+
+
+def journal_step(chunk: NewChunk) -> Step:
+    """The insert of a journal row."""
+    return Step(_CHUNK, dict(zip(_CHUNK_COLUMNS, _chunk_values(chunk), strict=True)), chunk.job)
 
 
 def frame_cursor(generation: GenerationId) -> str:

@@ -9,6 +9,7 @@ import pytest
 from tests.durable.conftest import NewPlace
 from tests.durable.disturbing import Load, assert_undisturbed, scripted
 from tests.durable.draining import (
+    COMMITS,
     assert_proven,
     begun,
     drain,
@@ -20,9 +21,6 @@ from tests.e2e.calls import Call, error_of, finish_of, rest_of
 from tests.waiting import wait_until
 
 SEED: Final = 1
-COMMITS: Final = 14
-"""About as many as a checkpointing drain of eight jobs has."""
-
 ENDLESS: Final = "[[tokens=100000]]"
 
 
@@ -130,6 +128,6 @@ def test_what_does_not_come_to_rest_in_time_is_given_back_or_cancelled(
 def test_a_parent_killed_at_any_moment_of_a_drain(new_place: NewPlace) -> None:
     place, load = new_place({"step_s": 0.01}), eight_jobs(60)
     place.start()
-    moments = random.Random(SEED).sample(range(COMMITS), 3)
+    moments = random.Random(SEED).sample(range(COMMITS), 2)
     died = [killed_in_drain(place, load, moment) for moment in moments]
     assert any(died)

@@ -17,7 +17,7 @@ STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["plain", "strea
 CHUNK_TOKENS = 64
 CHUNK_S = 0.25
 ENDLESS = "[[tokens=100000]]"
-NEIGHBOUR = "[[tokens=50]] neighbour"
+NEIGHBOUR = "[[tokens=40]] neighbour"
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +132,9 @@ def test_in_the_decode_it_stops_within_a_step(
     server: RunningServer, stack: ExitStack, alone: str, stream: bool
 ) -> None:
     neighbour, _ = submitted(server, stack, NEIGHBOUR, seed=1)
-    content = "[[tokens=500]] [[sleep_at=5]] [[sleep_s=1]]"
+    content = "[[tokens=500]] [[sleep_at=5]] [[sleep_s=0.8]]"
     call, job = submitted(server, stack, content, stream=stream)
-    # While token 5 takes its second, the client leaves: that one may still come, no other.
+    # While token 5 takes its time, the client leaves: that one may still come, no other.
     wait_until(lambda: delivered(server, job) == 5, 10)
     call.leave()
     row = ended_as_cancelled(server, job)

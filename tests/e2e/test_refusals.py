@@ -307,7 +307,7 @@ def test_readiness_tells_why_the_default_model_is_not_there(broken: RunningServe
 
 
 def test_whoever_waits_too_long_for_a_model_is_told_that_it_loads(site: Site) -> None:
-    server = site.start({"load_s": 4}, {"server.start_timeout_s": 0.5})
+    server = site.start({"load_s": 3}, {"server.start_timeout_s": 0.5})
 
     with ThreadPoolExecutor(2) as pool:
         results = [pool.submit(server.chat, "hello", stream=stream) for stream in (False, True)]

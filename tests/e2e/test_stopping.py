@@ -16,12 +16,12 @@ def stopping(server: RunningServer) -> bool:
 
 def test_two_streams_and_a_request_that_waits_finish_within_the_grace(site: Site) -> None:
     server = site.start({"step_s": 0.02}, {"worker.rows": 2, "worker.prefetch": 0})
-    with Call(server, "[[tokens=60]]", seed=1) as call:
+    with Call(server, "[[tokens=40]]", seed=1) as call:
         alone = text_of(list(call.events()))
     with ExitStack() as stack:
-        streams = [stack.enter_context(Call(server, "[[tokens=60]]", seed=1)) for _ in range(2)]
+        streams = [stack.enter_context(Call(server, "[[tokens=40]]", seed=1)) for _ in range(2)]
         begun = [stream.read_text(5) for stream in streams]
-        plain = stack.enter_context(Call(server, "[[tokens=60]]", seed=1, stream=False))
+        plain = stack.enter_context(Call(server, "[[tokens=40]]", seed=1, stream=False))
         wait_until(lambda: server.metric("jobs_waiting") == 1)
         server.tell(signal.SIGTERM)
         wait_until(lambda: stopping(server))

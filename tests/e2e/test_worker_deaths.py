@@ -15,7 +15,7 @@ from tests.e2e.store import failure_code, job_id, usage
 from tests.waiting import wait_until
 
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
-LONG = "[[tokens=150]] ďábelské"
+LONG = "[[tokens=100]] ďábelské"
 MODELS = ("in-stream", "in-prefill-plain", "in-prefill-stream", "crash_once_at", "lost_at")
 
 
@@ -26,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, worker_cache: Path) -> Iter
         for model in MODELS:
             place.add_scripted_model(model)
         settings = {"worker.prefill_chunk_tokens": 64}
-        yield place.start({"step_s": 0.01, "prefill_s": 0.02}, settings)
+        yield place.start({"step_s": 0.01, "prefill_s": 0.015}, settings)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_streams_and_a_plain_answer_go_on_over_the_death_of_their_worker(
     assert len(jobs) == 3
     for job in jobs:
         assert_went_on(server, job["id"])
-        assert job["completion_tokens"] == 151
+        assert job["completion_tokens"] == 101
     assert_serves(server, model, parent)
 
 
@@ -106,7 +106,7 @@ def test_a_prompt_is_computed_again_after_the_death_of_its_worker(
     parent = psutil.Process(server.pid).create_time()
     model = "in-prefill-stream" if stream else "in-prefill-plain"
     before = server.store.count()
-    content = f"{'x' * 4_000} [[say=computed twice]]"
+    content = f"{'x' * 3_000} [[say=computed twice]]"
     with Call(server, content, stream=stream, model=model) as call:
         job = server.store.submitted_after(before)
         wait_until(lambda: sum(a["prefill_tokens"] for a in server.store.attempts(job)), 10)
@@ -186,7 +186,7 @@ def test_whoever_waits_too_long_for_a_replacement_is_told_in_band(site: Site) ->
 
 
 def test_a_worker_killed_while_it_loads_is_told_to_all_who_wait_for_it(site: Site) -> None:
-    server = site.start({"load_s": 4})
+    server = site.start({"load_s": 1.5})
     with ThreadPoolExecutor(2) as pool:
         results = [pool.submit(server.chat, "hello", stream=stream) for stream in (False, True)]
         wait_until(lambda: server.metric("jobs_waiting") == 2)
