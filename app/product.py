@@ -248,29 +248,25 @@ class _Assembly:
             return "draining"
         return "out of disk space" if self.database.room.short else None
 
-    def product(self, version: str) -> Product:
-        """Everything, ready to start."""
-        overview = Overview(
-            self.models,
-            self.settings.models.default,
-            self._closed,
-            self.starts.reason,
-            gauges(
-                self.ledger,
-                self.fleet,
-                self.relay,
-                self.starts,
-                self.workers,
-                self.endings,
-                self.ingestion,
-                self.submission,
-                self.database.writer,
-                self.reception,
-                self.router,
-            ),
-            version,
+    def _overview(self, version: str) -> Overview:
+        metrics = gauges(
+            self.ledger,
+            self.fleet,
+            self.relay,
+            self.starts,
+            self.workers,
+            self.endings,
+            self.ingestion,
+            self.submission,
+            self.database.writer,
+            self.reception,
+            self.router,
         )
-        boot = Boot(
+        default = self.settings.models.default
+        return Overview(self.models, default, self._closed, self.starts.reason, metrics, version)
+
+    def _boot(self) -> Boot:
+        return Boot(
             self.database,
             self.ledger,
             self.fleet,
@@ -284,36 +280,29 @@ class _Assembly:
             self.launcher,
             self.clock,
         )
-        grace_s = self.settings.server.shutdown_grace_s
+
+    def product(self, version: str) -> Product:
+        """Everything, ready to start."""
+        settings, clock = self.settings, self.clock
         return Product(
-            settings=self.settings,
+            settings=settings,
             database=self.database,
             tasks=self.tasks,
             router=self.router,
             reception=self.reception,
             ledger=self.ledger,
             fleet=self.fleet,
-            boot=boot,
+            boot=self._boot(),
             submission=self.submission,
             following=self.following,
             cancellation=self.cancellation,
             jobs=self.jobs,
             draining=self.draining,
-            overview=overview,
-            shutdown=Shutdown(self.submission, self.draining, grace_s),
+            overview=self._overview(version),
+            shutdown=Shutdown(self.submission, self.draining, settings.server.shutdown_grace_s),
             liveness=Liveness(
-                self.fleet,
-                self.workers,
-                self.clock,
-                self.settings.worker,
-                self.router.keep_path,
+                self.fleet, self.workers, clock, settings.worker, self.router.keep_path
             ),
-            retention=Retention(
-                self.database,
-                self.tasks,
-                self.endings,
-                self.clock,
-                self.settings.retention,
-            ),
+            retention=Retention(self.database, self.tasks, self.endings, clock, settings.retention),
             workers=self.workers,
         )

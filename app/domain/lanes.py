@@ -93,5 +93,5 @@ class Lane:
 
 
 def _share(tenant: Tenant) -> _Share:
-    assert tenant.head is not None, "a tenant competes with a job"
+    assert tenant.head is not None, "a tenant competes with a job"  # noqa: S101
     return (tenant.settled + tenant.in_flight, tenant.head.since, tenant.number, tenant)

@@ -32,6 +32,12 @@ class Waiting:
     ticket: int = 0
     removed: bool = False
 
+    def copy(self) -> "Waiting":
+        """The same job, in no queue."""
+        return Waiting(
+            self.job, self.job_class, self.priority, self.tenant, self.cost, self.since
+        )
+
 
 class Tenant:
     """Jobs, and tokens: ``settled`` were served, ``in_flight`` is what running jobs are expected

@@ -81,9 +81,7 @@ async def load_cursor(readers: Readers) -> datetime:
     return moment(int(value or 0))
 
 
-async def load_ended(
-    readers: Readers, after: datetime, until: datetime, limit: int
-) -> list[Ended]:
+async def load_ended(readers: Readers, after: datetime, until: datetime, limit: int) -> list[Ended]:
     """Jobs without a keep time of their own that ended in this time, oldest first."""
     several = sa.select(chunk.c.number).where(chunk.c.job == job.c.id).offset(1).limit(1).exists()
     query = (

@@ -110,6 +110,7 @@ class Site:
         self.runtime_dir = Path(tempfile.mkdtemp(prefix="mlxq-"))
         self.store = Store(self.data_dir / "mlxq.db")
         self.servers: list[RunningServer] = []
+        self._strangers = set(psutil.pids())
 
     def add_scripted_model(self, name: str) -> None:
         """What the catalogue takes for a model; the scripted engine reads none of it."""
@@ -171,7 +172,7 @@ class Site:
 
     def workers(self) -> list[psutil.Process]:
         """Living worker processes of this site, whoever started them."""
-        return [process for process in self._processes() if process.cmdline()[-1:] == ["worker"]]
+        return [process for process in self._processes() if _is_worker(process)]
 
     def kill_all(self) -> None:
         """End everything that still lives here."""
@@ -193,16 +194,16 @@ class Site:
         return {**inherited, **own, "XDG_CONFIG_HOME": str(self.root / "config")}
 
     def _processes(self) -> list[psutil.Process]:
-        return [process for process in psutil.process_iter() if self._is_ours(process)]
+        newer = set(psutil.pids()) - self._strangers
+        return [process for pid in sorted(newer) if (process := self._ours(pid)) is not None]
 
-    def _is_ours(self, process: psutil.Process) -> bool:
+    def _ours(self, pid: int) -> psutil.Process | None:
         try:
-            return (
-                process.environ().get(_MARK) == str(self.data_dir)
-                and process.status() != psutil.STATUS_ZOMBIE
-            )
+            process = psutil.Process(pid)
+            marked = process.environ().get(_MARK) == str(self.data_dir)
+            return process if marked and process.status() != psutil.STATUS_ZOMBIE else None
         except (psutil.Error, OSError):
-            return False
+            return None
 
 
 @contextmanager
@@ -213,6 +214,13 @@ def site_in(root: Path, cache_dir: Path) -> Generator[Site]:
         yield site
     finally:
         site.close()
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return process.cmdline()[-1:] == ["worker"]
+    except psutil.Error:
+        return False
 
 
 def _wait_for_address(process: "subprocess.Popen[bytes]", said: Path, log: Path) -> str:
