@@ -15,6 +15,7 @@ from app.services.attempts import Attempts
 from app.services.boot import Boot, Past, past_of
 from app.services.cancellation import Cancellation
 from app.services.clock import Clock
+from app.services.compaction import Compaction
 from app.services.deadlines import Deadlines
 from app.services.draining import Draining
 from app.services.endings import Endings
@@ -46,6 +47,7 @@ from app.settings import Settings
 from app.storage.database import Database
 from app.storage.drains import load_latest_drain
 from shared.ids import IdMint
+from shared.messages import Hello
 
 
 @dataclass(slots=True)
@@ -69,6 +71,7 @@ class Product:
     shutdown: Shutdown
     liveness: Liveness
     retention: Retention
+    compaction: Compaction
     workers: Workers
 
     async def start(self) -> None:
@@ -79,6 +82,7 @@ class Product:
         self.liveness.start()
         self.boot.go_on()
         self.retention.start()
+        self.compaction.start()
 
     async def settle(self) -> None:
         """Admit nothing more, settle what is in flight, end every stream."""
@@ -90,6 +94,7 @@ class Product:
         grace_s = 0.0 if self.shutdown.forced else self.settings.worker.stop_grace_s
         await self.workers.stop(grace_s)
         self.retention.stop()
+        self.compaction.stop()
         self.liveness.stop()
         await self.tasks.close()
         self.router.close()
@@ -180,7 +185,7 @@ class _Assembly:
             epoch,
             self.workers.became_ready,
             self.workers.broken,
-            self.adoption.greeted,
+            self._greeted,
         )
 
     def _for_doors(self) -> None:
@@ -236,6 +241,10 @@ class _Assembly:
         self.ingestion.on_folded = self.adoption.folded
         self.cancellation.on_unanswered = self.workers.replace
 
+    def _greeted(self, worker: Worker, hello: Hello) -> None:
+        self.starts.identified(worker, hello)
+        self.adoption.greeted(worker, hello)
+
     def _sent(self, worker: Worker, live: LiveJob) -> None:
         self.adoption.sent(worker, live)
         self.deadlines.watch_attempt(live)
@@ -276,6 +285,7 @@ class _Assembly:
             self.recall,
             self.cancellation,
             self.deadlines,
+            self.starts,
             self.workers,
             self.launcher,
             self.clock,
@@ -303,6 +313,17 @@ class _Assembly:
             liveness=Liveness(
                 self.fleet, self.workers, clock, settings.worker, self.router.keep_path
             ),
-            retention=Retention(self.database, self.tasks, self.endings, clock, settings.retention),
+            retention=Retention(
+                self.database,
+                self.tasks,
+                self.endings,
+                self.fleet,
+                clock,
+                settings.retention,
+                self.launcher.logs,
+            ),
+            compaction=Compaction(
+                self.database, self.tasks, self.endings, clock, settings.retention.jobs_s
+            ),
             workers=self.workers,
         )

@@ -42,7 +42,8 @@ class Lane:
         """The tenant's account or its next job is another."""
         heappush(self._by_share, _share(tenant))
         if len(self._by_share) > 2 * self.size + SLACK:
-            self._by_share = [entry for entry in self._by_share if self._shares(entry)]
+            true = {entry[2]: entry for entry in self._by_share if self._shares(entry)}
+            self._by_share = list(true.values())
             heapify(self._by_share)
         self._age_changed(tenant)
 
@@ -56,14 +57,19 @@ class Lane:
 
     def first(self, full: set[str]) -> Tenant | None:
         """The tenant that was served least, of those that may have another row."""
+        heap = self._by_share
+        while heap and not self._shares(heap[0]):
+            heappop(heap)
+        if not heap:
+            return None
+        return self._first_not_full(full) if full else heap[0][3]
+
+    def _first_not_full(self, full: set[str]) -> Tenant | None:
         heap, passed = self._by_share, list[_Share]()
-        while heap:
-            if not self._shares(heap[0]):
-                heappop(heap)
-            elif full and heap[0][3].name in full:
-                passed.append(heappop(heap))
-            else:
-                break
+        while heap and (not self._shares(heap[0]) or heap[0][3].name in full):
+            entry = heappop(heap)
+            if self._shares(entry):
+                passed.append(entry)
         found = heap[0][3] if heap else None
         for entry in passed:
             heappush(heap, entry)
@@ -79,14 +85,18 @@ class Lane:
     def _age_changed(self, tenant: Tenant) -> None:
         heappush(self._by_age, (tenant.key, tenant.number, tenant))
         if len(self._by_age) > 2 * self.size + SLACK:
-            self._by_age = [entry for entry in self._by_age if self._ages(entry)]
+            true = {entry[1]: entry for entry in self._by_age if self._ages(entry)}
+            self._by_age = list(true.values())
             heapify(self._by_age)
 
     def _shares(self, entry: _Share) -> bool:
         tenant = entry[3]
-        if tenant.lane is not self or tenant.settled + tenant.in_flight != entry[0]:
-            return False
-        return tenant.head is not None and tenant.head.since == entry[1]
+        return (
+            tenant.lane is self
+            and tenant.settled + tenant.in_flight == entry[0]
+            and tenant.head is not None
+            and tenant.head.since == entry[1]
+        )
 
     def _ages(self, entry: _Age) -> bool:
         return entry[2].lane is self and entry[2].key == entry[0]

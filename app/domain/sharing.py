@@ -43,13 +43,12 @@ class SharedQueue:
     def push(self, job: Waiting) -> None:
         """Add a job."""
         tenant = self._tenant(job.tenant)
-        if not tenant.active:
-            self._activate(tenant)
-        if not tenant.count:
-            self.tenants_waiting += 1
-        self.size += 1
-        if tenant.push(job):
-            self._place(tenant)
+        idle = not tenant.active
+        if idle:
+            tenant.settled = max(tenant.settled, self._least_served())
+        self._add(tenant, job)
+        if idle:
+            self._activated(tenant)
 
     def pick(self, now: float, full: set[str]) -> Waiting | None:
         """Take the next job of a tenant that is not ``full``; its cost is in flight from now on."""
@@ -75,10 +74,13 @@ class SharedQueue:
     def begin(self, name: str, cost: int) -> None:
         """A job of this tenant runs without having waited."""
         tenant = self._tenant(name)
-        if not tenant.active:
-            self._activate(tenant)
+        idle = not tenant.active
+        if idle:
+            tenant.settled = max(tenant.settled, self._least_served())
         tenant.in_flight += cost
         self._rekey(tenant)
+        if idle:
+            self._activated(tenant)
 
     def settle(self, name: str, cost: int, served: int) -> None:
         """An attempt is over that was expected to take ``cost`` and was served ``served``."""
@@ -111,10 +113,17 @@ class SharedQueue:
         for tenant in self._tenants.values():
             twin = copy._tenant(tenant.name)
             twin.settled, twin.in_flight = tenant.settled, tenant.in_flight
-            copy._active += twin.active
-        for job in self.jobs():
-            copy.push(job.copy())
+            for job in tenant.jobs():
+                copy._add(twin, job.copy())
+            if twin.active:
+                copy._activated(twin)
         return copy
+
+    def _add(self, tenant: Tenant, job: Waiting) -> None:
+        self.size += 1
+        self.tenants_waiting += not tenant.count
+        if tenant.push(job):
+            self._place(tenant)
 
     def _serve(self, tenant: Tenant, lane: Lane) -> Waiting:
         job = tenant.head
@@ -172,9 +181,7 @@ class SharedQueue:
             tenant = self._tenants[name] = Tenant(name, self._numbered, self._ageing_s)
         return tenant
 
-    def _activate(self, tenant: Tenant) -> None:
-        """The tenant has something to do again."""
-        tenant.settled = max(tenant.settled, self._least_served())
+    def _activated(self, tenant: Tenant) -> None:
         self._active += 1
         self._level(tenant)
 
@@ -193,7 +200,8 @@ class SharedQueue:
     def _level(self, tenant: Tenant) -> None:
         heappush(self._levels, (tenant.settled, tenant.number, tenant))
         if len(self._levels) > 2 * self._active + SLACK:
-            self._levels = [entry for entry in self._levels if _holds(entry)]
+            true = {entry[1]: entry for entry in self._levels if _holds(entry)}
+            self._levels = list(true.values())
             heapify(self._levels)
 
     def _least_served(self) -> int:

@@ -34,9 +34,7 @@ class Waiting:
 
     def copy(self) -> "Waiting":
         """The same job, in no queue."""
-        return Waiting(
-            self.job, self.job_class, self.priority, self.tenant, self.cost, self.since
-        )
+        return Waiting(self.job, self.job_class, self.priority, self.tenant, self.cost, self.since)
 
 
 class Tenant:

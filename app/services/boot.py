@@ -26,6 +26,7 @@ from app.services.ledger import Ledger, LiveJob
 from app.services.recall import DAMAGED, Recall, take_row
 from app.services.relay import Relay
 from app.services.returns import Returns
+from app.services.starts import Starts
 from app.services.workers import Workers
 from app.storage.database import Database
 from app.storage.drains import interrupt_drains, load_running_drains
@@ -35,6 +36,7 @@ from app.storage.reading import (
     highest_command,
     highest_id,
     load_commands,
+    load_delivered,
     load_generations,
     load_open_attempts,
     load_open_jobs,
@@ -78,6 +80,7 @@ class Boot:
         recall: Recall,
         cancellation: Cancellation,
         deadlines: Deadlines,
+        starts: Starts,
         workers: Workers,
         launcher: Launcher,
         clock: Clock,
@@ -92,6 +95,7 @@ class Boot:
         self._recall = recall
         self._cancellation = cancellation
         self._deadlines = deadlines
+        self._starts = starts
         self._workers = workers
         self._launcher = launcher
         self._clock = clock
@@ -106,11 +110,13 @@ class Boot:
             await self._writer.submit(interrupt_drains(drains, self._clock.now()))
         jobs = {row.new.id: row for row in await load_open_jobs(readers)}
         attempts = {row.job: row for row in await load_open_attempts(readers)}
+        delivered = await load_delivered(readers)
         generations = await load_generations(readers)
         commands = {g.id: await load_commands(readers, g.id) for g in generations}
         workers = {g.id: self._worker(g) for g in generations}
         for job, row in jobs.items():
-            await self._take(row, attempts.get(job), workers, commands)
+            live = _live(row, delivered.get(job, {}))
+            await self._take(live, attempts.get(job), workers, commands)
         for generation in generations:
             self._watch(generation, workers[generation.id])
         _log.info("past_in_order", open_jobs=len(jobs), generations=len(generations))
@@ -144,12 +150,11 @@ class Boot:
 
     async def _take(
         self,
-        row: JobRow,
+        live: LiveJob,
         attempt: AttemptRow | None,
         workers: dict[GenerationId, Worker],
         commands: dict[GenerationId, list[CommandRow]],
     ) -> None:
-        live = _live(row)
         self._ledger.add(live)
         self._deadlines.watch(live)
         worker = workers.get(attempt.generation) if attempt is not None else None
@@ -162,7 +167,7 @@ class Boot:
         elif live.state is JobState.AVAILABLE:
             self._queueable.append(live)
         else:
-            left = row.new.scheduled_at - self._clock.now()
+            left = live.new.scheduled_at - self._clock.now()
             self._returns.wait_until_due(live, left.total_seconds())
 
     async def _take_running(
@@ -176,8 +181,10 @@ class Boot:
                 live.run_command = command.id
             elif command.job == live.id and command.kind == "cancel":
                 self._cancellation.adopt(live, command.id)
+            elif command.job == live.id and command.kind == "preempt":
+                live.preempting, live.preempt_command = True, command.id
+        self._deadlines.watch_attempt(live, attempt.claimed_at)
         if live.attached:
-            live.output.skip(attempt.choice_counts)
             self._stop_attached(live)
             return
         try:
@@ -218,14 +225,17 @@ class Boot:
             return
         loop = asyncio.get_running_loop()
         loop.call_later(ADOPT_TIMEOUT_S, self._not_back, worker)
+        if row.state is WorkerState.STARTING:
+            self._starts.expect_ready(worker)
 
     def _not_back(self, worker: Worker) -> None:
         if worker.session.heard_at is None and worker.state in _ALIVE:
             self._workers.broken(worker, f"it did not come back within {ADOPT_TIMEOUT_S:g} s")
 
 
-def _live(row: JobRow) -> LiveJob:
-    """An open job, without what only a claim needs: that is read then."""
+def _live(row: JobRow, delivered: dict[int, int]) -> LiveJob:
+    """An open job, without what only a claim needs: that is read then. What it has ``delivered``
+    is known by number, so that it is counted right however it ends."""
     new = row.new
     if new.durability is Durability.STORED:
         new = msgspec.structs.replace(new, durability=Durability.DURABLE)
@@ -240,4 +250,5 @@ def _live(row: JobRow) -> LiveJob:
         channel=Channel(first_seq=row.events, bounded=not attached),
     )
     take_row(live, row)
+    live.output.skip(delivered)
     return live

@@ -6,6 +6,7 @@ is asked back from its worker and counts as a failure of the job.
 """
 
 import asyncio
+from datetime import datetime
 
 from app.domain.job import JobState, StopReason
 from app.domain.transitions import stopped
@@ -43,12 +44,15 @@ class Deadlines:
         left_s = (live.new.deadline_at - self._clock.now()).total_seconds()
         asyncio.get_running_loop().call_later(max(0.0, left_s), self._passed, live)
 
-    def watch_attempt(self, live: LiveJob) -> None:
-        """Count down what the attempt that begins now may take."""
+    def watch_attempt(self, live: LiveJob, begun_at: datetime | None = None) -> None:
+        """Count down what the attempt may take that begins now, or had begun then."""
         timeout_s = live.new.attempt_timeout_s
-        if timeout_s is not None:
-            loop = asyncio.get_running_loop()
-            loop.call_later(timeout_s, self._attempt_overdue, live, live.attempt)
+        if timeout_s is None:
+            return
+        if begun_at is not None:
+            timeout_s -= (self._clock.now() - begun_at).total_seconds()
+        loop = asyncio.get_running_loop()
+        loop.call_later(max(0.0, timeout_s), self._attempt_overdue, live, live.attempt)
 
     def _attempt_overdue(self, live: LiveJob, attempt: int) -> None:
         if live.attempt == attempt and live.state is JobState.RUNNING and not live.timed_out:
@@ -67,7 +71,7 @@ class Deadlines:
     def _waited_in_vain(self, live: LiveJob) -> tuple[JobState, Failure | None]:
         """Nobody could ever run it, or it was merely too late."""
         model = live.new.model
-        if live.attempt == 0 and not self._starts.ever_ready(model):
+        if live.attempt == 0 and not self._starts.served_since(model, live.new.created_at):
             failure = Failure(code="model_unavailable", message=self._starts.told(model))
             return JobState.FAILED, failure
         return stopped(StopReason.DEADLINE)

@@ -215,8 +215,8 @@ class Draining:
                     self._preemption.request(live)
             elif not drain.keep_attached and self._relay.withdraw(live):
                 self._endings.end_waiting(live, JobState.FAILED, DRAINING)
-        if drain.keep_attached:
-            self._relay.let_through({live.id for live in drain.open.values() if live.attached})
+        # Attached work that goes on does so over its worker's death, too.
+        self._relay.let_through({live.id for live in drain.open.values() if live.attached})
 
     async def _settled_within(self, drain: _Drain, seconds: float) -> bool:
         if not drain.open:

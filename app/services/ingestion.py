@@ -21,6 +21,7 @@ from app.domain.events import Output, Started
 from app.domain.job import JobState
 from app.domain.numbering import numbers
 from app.domain.output import OutOfOrder
+from app.domain.worker_state import WorkerState
 from app.services.attempts import Attempts
 from app.services.clock import Clock
 from app.services.endings import Endings
@@ -32,7 +33,7 @@ from app.services.relay import Relay
 from app.services.returns import Returns
 from app.storage.errors import OperationFailed
 from app.storage.frames import FrameOperation, NewChunk
-from app.storage.operations import Committed
+from app.storage.operations import Void
 from app.storage.writer import OutcomeFuture, Writer
 from shared.ids import CommandId, GenerationId, JobId
 from shared.messages import (
@@ -108,8 +109,12 @@ class Ingestion:
             self._broken(fold.worker, reason, JobId(culprit) if culprit else None)
             return
         self._done(fold)
-        if future.cancelled() or not isinstance(future.result(), Committed):
-            return  # the generation was declared lost before this frame: nothing of it counts
+        if future.cancelled():
+            return
+        outcome = future.result()
+        if isinstance(outcome, Void):
+            self._void(fold, seq, outcome)
+            return
         ack = fold.worker.session.frame_committed(seq)
         self._fleet.send(fold.worker, ack.messages)
         for live, event in fold.shown:
@@ -118,6 +123,13 @@ class Ingestion:
             self._endings.show(live, ending)
         for live, back in fold.returned:
             self._returns.returned(live, back)
+
+    def _void(self, fold: Fold, seq: int, outcome: Void) -> None:
+        """Nothing of this frame counts: its generation was declared lost before it. Otherwise
+        memory and store disagree, and the store is right."""
+        if fold.worker.state not in (WorkerState.LOST, WorkerState.GONE):
+            self._pending[fold.worker.generation].appendleft(fold)
+            self._broken(fold.worker, f"frame {seq} is void at {outcome}", None)
 
     def _done(self, fold: Fold) -> None:
         pending = self._pending[fold.worker.generation]

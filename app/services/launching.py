@@ -37,9 +37,14 @@ class Launcher:
         worker = self._settings.worker
         return RestartBudget(limit=worker.restart_limit, window_s=worker.restart_window_s)
 
+    @property
+    def logs(self) -> Path:
+        """Where the log files lie."""
+        return self._settings.storage.data_dir / "logs"
+
     def log_path(self, generation: GenerationId) -> Path:
         """The generation's own log file."""
-        return self._settings.storage.data_dir / "logs" / f"{generation}.log"
+        return self.logs / f"{generation}.log"
 
     def spawn(
         self, generation: GenerationId, entry: ModelEntry, on_exit: Callable[[Exit], None]

@@ -103,7 +103,7 @@ class Relay:
         self._waiting[live.new.model].push(place)
         if self._fleet.serving(live.new.model) is not None:
             self.pump(live.new.model)
-        elif not self.paused:
+        elif not self.paused or live.id in self._let_through:
             self.on_demand(live.new.model)
 
     def pump(self, model: str) -> None:

@@ -8,6 +8,7 @@ replacement starts only when the death of the one before was seen.
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 
 import structlog
@@ -23,23 +24,26 @@ from app.services.launching import Launcher
 from app.services.models import Models
 from app.storage.generations import generation_process, insert_generation
 from app.storage.writer import OutcomeFuture, Writer
+from app.supervision.adopted import adopt
 from app.supervision.process import Exit, process_started
 from shared.ids import IdMint
+from shared.messages import Hello
 
+_ALIVE = frozenset({WorkerState.STARTING, WorkerState.READY})
 _log = structlog.get_logger("starts")
 
 
 class _Slot:
     """What is remembered of one model between its workers."""
 
-    __slots__ = ("budget", "model", "ready_once", "reason", "timer")
+    __slots__ = ("budget", "model", "reason", "served_at", "timer")
 
     def __init__(self, model: str, budget: RestartBudget) -> None:
         self.model = model
         self.budget = budget
         self.reason: str | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.ready_once = False
+        self.served_at: datetime | None = None
 
 
 class Starts:
@@ -99,16 +103,21 @@ class Starts:
 
     def told(self, model: str) -> str:
         """What people are told of the model's last failed worker."""
-        return f"No worker for model '{model}' could be started: {self._slot(model).reason}"
+        reason = self._slot(model).reason
+        if reason is None:
+            return f"No worker for model '{model}' became ready."
+        return f"No worker for model '{model}' could be started: {reason}"
 
-    def ever_ready(self, model: str) -> bool:
-        """Whether any worker of this model became ready under this parent."""
-        return self._slot(model).ready_once
+    def served_since(self, model: str, when: datetime) -> bool:
+        """Whether a worker of this model was ready at any time since then, as far as this parent
+        knows."""
+        served_at = self._slot(model).served_at
+        return self._fleet.is_ready(model) or (served_at is not None and served_at >= when)
 
     def ready(self, worker: Worker) -> None:
         """A worker became ready."""
         slot = self._slot(worker.model)
-        slot.ready_once = True
+        slot.served_at = self._clock.now()
         slot.budget.ready()
         self.start_next()
 
@@ -116,6 +125,8 @@ class Starts:
         """A worker died that was not asked to leave; ``charged`` unless the parent killed it."""
         slot = self._slot(worker.model)
         slot.reason = reason
+        if worker.ready is not None:
+            slot.served_at = self._clock.now()
         if charged:
             now = self._clock.monotonic()
             slot.budget.died(now, now - worker.created_at)
@@ -198,9 +209,26 @@ class Starts:
         process = process_started(pid)
         if process is not None:  # what names it for good, for a later parent that must find it
             self._writer.submit(generation_process(worker.generation, pid, process))
+        self.expect_ready(worker)
+        _log.info("worker_started", generation=worker.generation, model=worker.model, pid=pid)
+
+    def identified(self, worker: Worker, hello: Hello) -> None:
+        """The worker says which process it is. No row does, if the parent that had started it ended
+        right afterwards: then this one watches it from here on."""
+        if worker.process is not None or worker.state not in _ALIVE:
+            return
+        worker.process = adopt(
+            hello.pid, hello.pid_started, self._launcher.home, partial(self.on_exit, worker)
+        )
+        if worker.process is None:
+            self.on_overdue(worker, "its process is not where it says")
+            return
+        self._writer.submit(generation_process(worker.generation, hello.pid, hello.pid_started))
+
+    def expect_ready(self, worker: Worker) -> None:
+        """The worker is given up unless it is ready in time."""
         loop = asyncio.get_running_loop()
         loop.call_later(self._launcher.ready_timeout_s, self._overdue, worker)
-        _log.info("worker_started", generation=worker.generation, model=worker.model, pid=pid)
 
     def _overdue(self, worker: Worker) -> None:
         if worker.state is WorkerState.STARTING:

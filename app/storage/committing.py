@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 from app.storage.batching import by_statement
 from app.storage.errors import OperationFailed, Trouble, trouble
 from app.storage.feed import insert_unplaced, place, publish
-from app.storage.operations import COMMITTED, Operation, Outcome, Step, Void
+from app.storage.operations import COMMITTED, NewReport, Operation, Outcome, Step, Void
+from app.storage.receipts import settle
 
 Result: TypeAlias = Outcome | OperationFailed
 
@@ -64,6 +65,7 @@ class Committer:
         self._driver = driver
         self._hooks = hooks
         self._counts = counts
+        self._unplaced = 0
 
     def commit(self, operations: Sequence[Operation]) -> list[Result]:
         """One result per operation, in order.
@@ -111,38 +113,44 @@ class Committer:
             changed = self._driver.executemany(statement.sql, params).rowcount
             if statement.exact and changed != len(params):
                 raise _Unexpected
-        publish(self._driver, [report for op in operations for report in op.reports])
+        publish(self._driver, [report for op in operations for report in self._reports(op)])
         return [COMMITTED] * len(operations)
 
     def _one_by_one(self, operations: Sequence[Operation]) -> list[Result]:
         results: list[Result] = []
-        unplaced = 0
+        self._unplaced = 0
         for operation in operations:
-            result = self._under_savepoint(operation, unplaced)
-            if result is COMMITTED:
-                unplaced += len(operation.reports)
-            results.append(result)
-        place(self._driver, unplaced)
+            results.append(self._under_savepoint(operation))
+        place(self._driver, self._unplaced)
         return results
 
-    def _under_savepoint(self, operation: Operation, unplaced: int) -> Result:
+    def _under_savepoint(self, operation: Operation) -> Result:
         self._driver.execute("SAVEPOINT operation")
-        result = self._alone(operation, unplaced)
+        result = self._alone(operation)
         if result is not COMMITTED:
             self._driver.execute("ROLLBACK TO operation")
         self._driver.execute("RELEASE operation")
         return result
 
-    def _alone(self, operation: Operation, unplaced: int) -> Result:
+    def _alone(self, operation: Operation) -> Result:
         for step in operation.steps:
             result = self._step(operation, step)
             if result is not COMMITTED:
                 return result
         try:
-            insert_unplaced(self._driver, operation.reports, unplaced)
+            reports = self._reports(operation)
+            insert_unplaced(self._driver, reports, self._unplaced)
         except _WRONG as error:
             return _failed(operation, "report.insert", operation.subjects[0], error)
+        self._unplaced += len(reports)
         return COMMITTED
+
+    def _reports(self, operation: Operation) -> list[NewReport]:
+        """What the operation reports: as it says, and as the store says by now."""
+        if not operation.receipts:
+            return list(operation.reports)
+        receipts = [settle(self._driver, asked) for asked in operation.receipts]
+        return [*operation.reports, *filter(None, receipts)]
 
     def _step(self, operation: Operation, step: Step) -> Result:
         statement = step.statement

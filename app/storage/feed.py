@@ -12,7 +12,7 @@ from app.storage.encoding import checksum, micros
 from app.storage.operations import NewReport, Params
 from app.storage.sql import insert
 
-_TAKE: Final = "UPDATE feed SET last = last + ? RETURNING last"
+_TAKE: Final = "UPDATE feed SET last = last + ?, bytes = bytes + ? RETURNING last"
 _INSERT: Final = insert(
     "report",
     (
@@ -30,13 +30,14 @@ _INSERT: Final = insert(
         "payload",
     ),
 )
+_UNPLACED_SIZE: Final = "SELECT sum(length(payload)) FROM report WHERE seq < 0"
 _PLACE: Final = "UPDATE report SET seq = ? WHERE seq = ?"
 
 
 def publish(driver: sqlite3.Connection, reports: Sequence[NewReport]) -> None:
     """Insert these reports at the end of the feed. Nothing but the commit may follow."""
     if reports:
-        first = _take(driver, len(reports))
+        first = _take(driver, len(reports), _size(reports))
         driver.executemany(_INSERT, [_row(r, first + n) for n, r in enumerate(reports)])
 
 
@@ -52,13 +53,18 @@ def insert_unplaced(driver: sqlite3.Connection, reports: Iterable[NewReport], al
 def place(driver: sqlite3.Connection, count: int) -> None:
     """Give the ``count`` unplaced reports their places. Nothing but the commit may follow."""
     if count:
-        first = _take(driver, count)
+        ((size,),) = driver.execute(_UNPLACED_SIZE).fetchall()
+        first = _take(driver, count, size)
         driver.executemany(_PLACE, [(first + n, -(n + 1)) for n in range(count)])
 
 
-def _take(driver: sqlite3.Connection, count: int) -> int:
-    ((last,),) = driver.execute(_TAKE, (count,)).fetchall()
+def _take(driver: sqlite3.Connection, count: int, size: int) -> int:
+    ((last,),) = driver.execute(_TAKE, (count, size)).fetchall()
     return int(last) - count + 1
+
+
+def _size(reports: Sequence[NewReport]) -> int:
+    return sum(len(report.payload) for report in reports)
 
 
 def _row(report: NewReport, seq: int) -> Params:

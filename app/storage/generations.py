@@ -12,11 +12,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from app.domain.gate import Gate, GateEvent, sources
 from app.domain.job import Ending, NewJob, StopReason
 from app.storage.encoding import micros
 from app.storage.endings import GiveBack, give_back_steps, running_end_steps
 from app.storage.frames import frame_cursor
 from app.storage.operations import (
+    NewReceipt,
     NewReport,
     Operation,
     Params,
@@ -25,9 +27,16 @@ from app.storage.operations import (
     Step,
     in_commit_order,
 )
-from app.storage.reports import job_report, receipt_steps
+from app.storage.reports import job_report
 from app.storage.sql import insert
 from shared.ids import GenerationId
+
+
+
+def _from(event: GateEvent, to: Gate) -> str:
+    gates = ", ".join(f"'{gate}'" for gate in sources(event, to))
+    return f"gate IN ({gates})"
+
 
 _NO_OPEN_ATTEMPT: Final = (
     " AND NOT EXISTS (SELECT 1 FROM attempt WHERE generation = :generation AND outcome IS NULL)"
@@ -42,9 +51,9 @@ _INSERT: Final = Statement(
 _READY: Final = Statement(
     "generation.ready",
     Rank.GENERATION_READY,
-    "UPDATE generation SET state = 'ready', gate = 'serving', ready_at = :now,"
+    "UPDATE generation SET state = 'ready', gate = 'serving', ready_at = :now,"  # noqa: S608
     " fingerprint = coalesce(:fingerprint, fingerprint)"
-    " WHERE id = :generation AND state = 'starting'",
+    f" WHERE id = :generation AND state = 'starting' AND {_from(GateEvent.LOADED, Gate.SERVING)}",
 )
 
 _PROCESS: Final = Statement(
@@ -57,8 +66,8 @@ _PROCESS: Final = Statement(
 _STOP: Final = Statement(
     "generation.stop",
     Rank.GENERATION_STOP,
-    "UPDATE generation SET state = 'stopping', gate = 'stopping'"
-    " WHERE id = :generation AND state IN ('starting', 'ready')",
+    "UPDATE generation SET state = 'stopping', gate = 'stopping' WHERE id = :generation"  # noqa: S608
+    f" AND state IN ('starting', 'ready') AND {_from(GateEvent.STOP, Gate.STOPPING)}",
 )
 
 _LOST: Final = Statement(
@@ -113,11 +122,11 @@ def generation_ready(
     return _operation("generation_ready", generation, [Step(_READY, params, generation)])
 
 
-def stop_generation(generation: GenerationId) -> Operation:
-    """No job goes to this worker any more: it is about to be told to leave."""
-    return _operation(
-        "stop_generation", generation, [Step(_STOP, {"generation": generation}, generation)]
-    )
+def stop_generation(generation: GenerationId, receipt: NewReceipt | None = None) -> Operation:
+    """No job goes to this worker any more: it is about to be told to leave. Void while it is being
+    rebuilt, and when it is stopping or over already."""
+    steps = [Step(_STOP, {"generation": generation}, generation)]
+    return _operation("stop_generation", generation, steps, receipt=receipt)
 
 
 def lose_generation(
@@ -126,7 +135,7 @@ def lose_generation(
     reason: str,
     endings: Sequence[tuple[NewJob, Ending, StopReason | None]] = (),
     given_back: Sequence[GiveBack] = (),
-    receipt: NewReport | None = None,
+    receipt: NewReceipt | None = None,
 ) -> Operation:
     """Nothing that this worker says counts any more, and each job it held ends or goes back.
 
@@ -150,7 +159,7 @@ def generation_gone(
     exit_code: int | None,
     exit_signal: int | None,
     reason: str,
-    receipt: NewReport | None = None,
+    receipt: NewReceipt | None = None,
 ) -> Operation:
     """The process is dead. Void while an attempt on it is open: declare it lost first."""
     params: Params = {
@@ -170,13 +179,12 @@ def _operation(
     steps: list[Step],
     jobs: Sequence[str] = (),
     reports: Sequence[NewReport] = (),
-    receipt: NewReport | None = None,
+    receipt: NewReceipt | None = None,
 ) -> Operation:
-    if receipt is not None:
-        steps = [*steps, *receipt_steps(generation, receipt)]
     return Operation(
         name=name,
         subjects=(generation, frame_cursor(generation), *jobs),
         steps=in_commit_order(steps),
-        reports=(*reports, receipt) if receipt else tuple(reports),
+        reports=tuple(reports),
+        receipts=() if receipt is None else (receipt,),
     )

@@ -16,7 +16,9 @@ from datetime import datetime
 from enum import IntEnum
 from typing import TypeAlias
 
-from shared.ids import ReportId
+from app.domain.receipts import Rank as ReceiptRank
+from shared.ids import GenerationId, ReportId
+from shared.totals import GenerationTotals
 
 Value: TypeAlias = str | int | float | bytes | None
 Params: TypeAlias = Mapping[str, Value]
@@ -38,6 +40,7 @@ class Rank(IntEnum):
     COMMAND_INSERT = 40
     COMMAND_CANCEL = 41
     COMMAND_PREEMPT = 42
+    COMMAND_SEAL = 43
     ATTEMPT_ACCEPT = 50
     ATTEMPT_PROGRESS = 51
     ATTEMPT_TOKENS = 52
@@ -58,12 +61,19 @@ class Rank(IntEnum):
     GENERATION_FRAME = 102
     GENERATION_LOST = 103
     GENERATION_GONE = 104
-    REPORT_TOMBSTONE = 110
+    RECEIPT_ACK = 110
     DRAIN_INSERT = 120
     DRAIN_PROGRESS = 121
     DRAIN_END = 122
     JOB_DELETE = 130
     IDEMPOTENCY_DELETE = 131
+    FEED_PRUNE = 132
+    REPORT_DELETE = 133
+    CONSUMER_INSERT = 140
+    CONSUMER_ACK = 141
+    CONSUMER_SEEN = 142
+    CONSUMER_PARK = 143
+    CONSUMER_DELETE = 144
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,11 +117,27 @@ class NewReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewReceipt:
+    """A generation's receipt, to be written from what the store holds of it at the commit.
+
+    ``own`` is what the worker has counted itself, ``detail`` a line for people.
+    """
+
+    generation: GenerationId
+    asked: ReceiptRank
+    now: datetime
+    detail: str | None = None
+    own: GenerationTotals | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One change, undone as a whole when any part of it is.
 
     Attributes:
         subjects: ids that this operation changes.
+        receipts: receipts that are worked out, and become visible, with this change: only if there
+            is none yet that is as good.
         reads: ids whose state its statements check; others may read them in the same commit.
         lazy: may wait up to ``WriterLimits.lazy_wait_s`` to ride along with others.
         patient: waits out a full disk; an impatient operation fails with ``StoreFull`` instead.
@@ -123,6 +149,7 @@ class Operation:
     subjects: tuple[str, ...]
     steps: tuple[Step, ...]
     reports: tuple[NewReport, ...] = ()
+    receipts: tuple[NewReceipt, ...] = ()
     reads: tuple[str, ...] = ()
     lazy: bool = False
     patient: bool = True

@@ -1,5 +1,7 @@
 """What is read from the store: jobs, attempts, generations, commands, the journal, reports."""
 
+from collections import Counter
+
 import sqlalchemy as sa
 
 from app.domain.job import JobState
@@ -14,6 +16,7 @@ from app.storage.rows import (
     JobRow,
     ReportRow,
     attempt_from,
+    choice_counts_from,
     chunk_from,
     command_from,
     generation_from,
@@ -100,6 +103,20 @@ async def load_open_attempts(
     if generation_id is not None:
         query = query.where(attempt.c.generation == generation_id)
     return [attempt_from(row) for row in await readers.rows(query)]
+
+
+async def load_delivered(readers: Readers) -> dict[JobId, dict[int, int]]:
+    """Completion tokens of each open job so far, per choice, over all its attempts."""
+    query = (
+        sa.select(attempt.c.job, attempt.c.choice_counts)
+        .join(job, job.c.id == attempt.c.job)
+        .where(job.c.finalized_at.is_(None), attempt.c.delivered_tokens > 0)
+    )
+    delivered: dict[JobId, Counter[int]] = {}
+    for row in await readers.rows(query):
+        counts = delivered.setdefault(JobId(row["job"]), Counter())
+        counts.update(choice_counts_from(row["choice_counts"]))
+    return {job_id: dict(counts) for job_id, counts in delivered.items()}
 
 
 async def load_generations(readers: Readers) -> list[GenerationRow]:

@@ -8,21 +8,14 @@ the feed, while the old row stays as a tombstone.
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Self
 
 import msgspec
 
 from app.domain.job import Ending, NewJob, Usage
-from app.storage.operations import NewReport, Rank, Statement, Step
-from shared.ids import GenerationId, report_id
-
-TOMBSTONE: Final = Statement(
-    "report.tombstone",
-    Rank.REPORT_TOMBSTONE,
-    "UPDATE report SET tombstone = 1 WHERE id = :id AND revision < :revision AND tombstone = 0",
-    exact=False,
-)
-
+from app.storage.operations import NewReport
+from shared.ids import report_id
+from shared.totals import GenerationTotals
 
 class ReportedFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job failed, with the code of the table of errors."""
@@ -61,17 +54,35 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str]
 
 
+class WorkerCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker had counted itself when it was asked."""
+
+    attempts: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+    @classmethod
+    def of(cls, own: GenerationTotals) -> Self:
+        """From its answer."""
+        return cls(**msgspec.structs.asdict(own))
+
+
 class GenerationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The payload of a generation's receipt."""
+    """The payload of a generation's receipt. ``usage`` and ``jobs`` are sums over its attempts,
+    ``worker`` its own counts where it was asked; ``reason`` says what the receipt rests on."""
 
     generation: str
     outcome: str
-    reason: str | None
+    reason: str
+    detail: str | None
     complete: bool
     usage: Usage
+    worker: WorkerCounts | None
     model: str
     jobs: int
     created_at: datetime
+    ready_at: datetime | None
     ended_at: datetime
 
 
@@ -125,13 +136,6 @@ def generation_report(payload: GenerationReport, *, revision: int = 1, rank: int
         revision=revision,
         rank=rank,
     )
-
-
-def receipt_steps(generation: GenerationId, report: NewReport) -> list[Step]:
-    """What else a receipt changes: earlier revisions become tombstones."""
-    if report.revision == 1:
-        return []
-    return [Step(TOMBSTONE, {"id": report.id, "revision": report.revision}, generation)]
 
 
 def _reason(ending: Ending) -> str | None:

@@ -159,10 +159,15 @@ def attempt_from(row: RowMapping) -> AttemptRow:
         delivered_tokens=row["delivered_tokens"],
         reasoning_tokens=row["reasoning_tokens"],
         prefill_tokens=row["prefill_tokens"],
-        choice_counts=msgspec.json.decode(row["choice_counts"], type=dict[int, int]),
+        choice_counts=choice_counts_from(row["choice_counts"]),
         outcome=row["outcome"],
         failure=failure_from_row(row["failure"]),
     )
+
+
+def choice_counts_from(column: str) -> dict[int, int]:
+    """Completion tokens per choice."""
+    return msgspec.json.decode(column, type=dict[int, int])
 
 
 def generation_from(row: RowMapping) -> GenerationRow:

@@ -24,6 +24,8 @@ from sqlalchemy import (
 )
 from sqlalchemy import and_ as sa_and
 
+from app.domain.feed import KINDS, ConsumerState
+from app.domain.gate import Gate
 from app.domain.job import FINAL_STATES, Durability, JobClass, JobState, StopReason
 from app.domain.worker_state import WorkerState
 
@@ -37,8 +39,6 @@ metadata: Final = MetaData(
     }
 )
 
-GATES: Final = ("loading", "serving", "rebuilding", "stopping", "failed")
-REPORT_KINDS: Final = ("job", "generation", "drain")
 DRAIN_MODES: Final = ("finish", "checkpoint", "cancel")
 DRAIN_STATES: Final = ("running", "completed", "failed", "cancelled")
 OUTCOMES: Final = ("finished", "stopped", "preempted", "failed", "refused", "lost")
@@ -261,7 +261,7 @@ generation: Final = Table(
     _text("log_path"),
     PrimaryKeyConstraint("id"),
     CheckConstraint(_one_of("state", tuple(WorkerState)), "state_known"),
-    CheckConstraint(_one_of("gate", GATES), "gate_known"),
+    CheckConstraint(_one_of("gate", tuple(Gate)), "gate_known"),
     CheckConstraint("(ended_at IS NOT NULL) = (state IN ('lost', 'gone'))", "ended_iff_over"),
     CheckConstraint("last_seq >= 0 AND parent_epoch >= 1", "numbers_range"),
     CheckConstraint(
@@ -311,7 +311,7 @@ report: Final = Table(
     _blob("payload"),
     PrimaryKeyConstraint("id", "revision"),
     UniqueConstraint("seq"),
-    CheckConstraint(_one_of("kind", REPORT_KINDS), "kind_known"),
+    CheckConstraint(_one_of("kind", KINDS), "kind_known"),
     CheckConstraint("revision = 1 OR (kind = 'generation' AND revision > 1)", "revision_once"),
     CheckConstraint("tombstone = 0 OR kind = 'generation'", "tombstone_range"),
     CheckConstraint("tombstone IN (0, 1) AND complete IN (0, 1)", "flags"),
@@ -375,11 +375,67 @@ feed: Final = Table(
     metadata,
     _number("id"),
     _count("last"),
+    # The last place that was deleted, and the size of the payloads that are kept.
+    _count("pruned"),
+    _count("bytes"),
     PrimaryKeyConstraint("id"),
     CheckConstraint("id = 1", "one_row"),
-    CheckConstraint("last >= 0", "last_range"),
+    CheckConstraint("pruned >= 0 AND last >= pruned AND bytes >= 0", "numbers_range"),
     sqlite_strict=True,
 )
+
+# What the world was last told of a generation, and what it has acknowledged of that.
+receipt: Final = Table(
+    "receipt",
+    metadata,
+    Column("generation", Text, ForeignKey("generation.id", ondelete="CASCADE"), nullable=False),
+    _number("revision"),
+    _number("rank"),
+    _number("jobs"),
+    _number("prompt_tokens"),
+    _number("cached_tokens"),
+    _number("completion_tokens"),
+    _number("reasoning_tokens"),
+    _count("acked_revision"),
+    _number("acked_at", null=True),
+    PrimaryKeyConstraint("generation"),
+    CheckConstraint("rank BETWEEN 1 AND 3", "rank_known"),
+    CheckConstraint("revision >= 1 AND acked_revision BETWEEN 0 AND revision", "revisions_range"),
+    CheckConstraint("(acked_at IS NULL) = (acked_revision = 0)", "acked_iff_at"),
+    CheckConstraint(
+        "jobs >= 0 AND prompt_tokens >= 0 AND cached_tokens >= 0"
+        " AND completion_tokens >= 0 AND reasoning_tokens >= 0",
+        "totals_range",
+    ),
+    sqlite_strict=True,
+)
+
+consumer: Final = Table(
+    "consumer",
+    metadata,
+    _text("name"),
+    _text("tenant", null=True),
+    _text("state", default="live"),
+    _text("parked_reason", null=True),
+    _number("acked"),
+    _number("passed"),
+    _number("created_at"),
+    _number("seen_at"),
+    _number("include_attached"),
+    _text("kinds"),
+    _text("classes"),
+    _text("tags"),
+    PrimaryKeyConstraint("name"),
+    CheckConstraint(_one_of("state", tuple(ConsumerState)), "state_known"),
+    CheckConstraint("(parked_reason IS NOT NULL) = (state = 'parked')", "parked_for_a_reason"),
+    CheckConstraint("acked >= 0 AND passed >= acked", "places_range"),
+    CheckConstraint("include_attached IN (0, 1)", "flags"),
+    CheckConstraint(
+        "json_valid(kinds) AND json_valid(classes) AND json_valid(tags)", "selection_is_json"
+    ),
+    sqlite_strict=True,
+)
+Index("consumer_passed", consumer.c.passed, sqlite_where=consumer.c.state == "live")
 
 meta: Final = Table(
     "meta",

@@ -61,4 +61,14 @@ BEGIN
     SELECT RAISE(ABORT, 'a report never changes');
 END
 """,
+    "receipt_sealed_is_final": """
+CREATE TRIGGER receipt_sealed_is_final
+BEFORE UPDATE OF
+    revision, rank, jobs, prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens
+ON receipt
+WHEN OLD.rank = 3
+BEGIN
+    SELECT RAISE(ABORT, 'a sealed receipt never changes');
+END
+""",
 }

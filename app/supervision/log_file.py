@@ -4,10 +4,15 @@ A file, not a pipe: it survives the parent, and a parent that hangs never blocks
 """
 
 import os
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 TAIL_BYTES: Final = 8_192
+
+CUT_SUFFIX: Final = ".1"
+"""What is added to the name of a log for the tail of what was cut off it."""
 
 
 def last_lines(path: Path, count: int) -> list[str]:
@@ -32,8 +37,26 @@ def cap(path: Path, bytes_max: int) -> bool:
             return False
         with path.open("rb+") as file:
             file.seek(-TAIL_BYTES, os.SEEK_END)
-            path.with_suffix(path.suffix + ".1").write_bytes(file.read())
+            path.with_suffix(path.suffix + CUT_SUFFIX).write_bytes(file.read())
             file.truncate(0)
     except OSError:
         return False
     return True
+
+
+def prune(directory: Path, before: float, living: Collection[str]) -> float | None:
+    """Remove the logs last written before then, in Unix seconds, but for the living ones, by name.
+
+    Returns when the oldest one that may go later was written; None when there is none.
+    """
+    written: list[float] = []
+    with suppress(OSError):
+        for path in directory.iterdir():
+            if path.name.removesuffix(CUT_SUFFIX) in living:
+                continue
+            written_at = path.stat().st_mtime
+            if written_at <= before:
+                path.unlink()
+            else:
+                written.append(written_at)
+    return min(written, default=None)

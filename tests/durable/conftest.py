@@ -30,9 +30,7 @@ def new_place(site: Site) -> Iterator[NewPlace]:
 
 
 @pytest.fixture(scope="package")
-def shared_place(
-    tmp_path_factory: pytest.TempPathFactory, worker_cache: Path
-) -> Iterator[Place]:
+def shared_place(tmp_path_factory: pytest.TempPathFactory, worker_cache: Path) -> Iterator[Place]:
     """A server with four rows and a step of 10 ms, for tests that leave it idle."""
     with site_in(tmp_path_factory.mktemp("durable"), worker_cache) as site:
         place = Place(site, {"step_s": 0.01}, {"worker.rows": 4, "worker.prefetch": 0})

@@ -31,9 +31,7 @@ class Margins:
     def close(self) -> None:
         self._engine.close()
 
-    def least(
-        self, content: str, seed: int, temperature: float, tokens: Sequence[int]
-    ) -> float:
+    def least(self, content: str, seed: int, temperature: float, tokens: Sequence[int]) -> float:
         """The smallest distance between the best and the second best score in this answer to a
         user's message. Each token is the best at its place, or the answer is not this model's."""
         import mlx.core as mx

@@ -13,7 +13,9 @@ SEED: Final = 1
 
 
 @pytest.fixture(scope="module")
-def scripted_eight(tmp_path_factory: pytest.TempPathFactory, worker_cache: Path) -> Iterator[Loaded]:
+def scripted_eight(
+    tmp_path_factory: pytest.TempPathFactory, worker_cache: Path
+) -> Iterator[Loaded]:
     with scripted_load(tmp_path_factory.mktemp("scripted-eight"), worker_cache) as loaded:
         yield loaded
 

@@ -56,4 +56,3 @@ def test_a_parent_killed_around_the_insert_leaves_one_job_or_none(
     assert [row["id"] for row in place.store.jobs()] == [job["id"]]
     place.ended(job["id"])
     assert_counted_once(place, [job["id"]])
-

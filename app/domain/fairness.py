@@ -1,0 +1,210 @@
+"""Which waiting job of a model goes next. Pure: the caller gives the time and what runs.
+
+Class first (interactive, background, batch); ``sharing`` says who goes next inside one. A tenant
+may have a limit on its rows; its other jobs then wait while those of others pass.
+
+*The floor.* A lower class that has waited ``starve_s`` without having had a turn of its own keeps
+``floor_share`` of the tokens, a row at a time, until nothing of it waits or its turn comes: it is
+owed a row while it holds none and what it was given is worked off. What it gets is charged to its
+``credit``, which the tokens of the other classes work off again.
+
+The dispatcher is the only one who takes from it, so a job is handed out once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from app.domain.job import JobClass
+from app.domain.sharing import SharedQueue
+from app.domain.tenants import Waiting
+from shared.ids import JobId
+
+CHARS_PER_TOKEN: Final = 4
+COMPLETION_TOKENS: Final = 512
+"""Expected of a request that names no ``max_tokens``."""
+
+EXACT_MAX: Final = 1_000
+"""Up to so many waiting jobs a position is counted by playing the queue through."""
+
+
+def estimate(chars: int, max_tokens: int | None) -> int:
+    """Tokens that a request is expected to take, before anybody has counted its prompt."""
+    completion = COMPLETION_TOKENS if max_tokens is None else max_tokens
+    return max(1, chars // CHARS_PER_TOKEN + completion)
+
+
+@dataclass(slots=True)
+class Held:
+    """Jobs that the model's worker holds, by tenant and class. ``rows_max`` is how many of a
+    tenant there may be; 0 is any number."""
+
+    rows_max: int = 0
+    tenants: dict[str, int] = field(default_factory=dict[str, int])
+    classes: dict[JobClass, int] = field(default_factory=lambda: dict.fromkeys(JobClass, 0))
+    full: set[str] = field(default_factory=set[str])
+
+    def add(self, tenant: str, job_class: JobClass) -> None:
+        """One more job is held."""
+        count = self.tenants[tenant] = self.tenants.get(tenant, 0) + 1
+        self.classes[job_class] += 1
+        if self.rows_max and count >= self.rows_max:
+            self.full.add(tenant)
+
+
+@dataclass(slots=True)
+class _Class:
+    """One class. ``since`` is when it began to wait for a turn of its own; ``credit`` is 0, or
+    less by what it was given beside its turn."""
+
+    kind: JobClass
+    shared: SharedQueue
+    since: float = 0.0
+    credit: float = 0.0
+
+
+class FairQueue:
+    """The waiting jobs of one model. Times are monotonic seconds."""
+
+    def __init__(
+        self, *, ageing_s: float = 60.0, starve_s: float = 60.0, floor_share: float = 0.05
+    ) -> None:
+        self._ageing_s = ageing_s
+        self._starve_s = starve_s
+        self._floor_share = floor_share
+        self._classes = {kind: _Class(kind, SharedQueue(ageing_s)) for kind in JobClass}
+        self._jobs: dict[JobId, Waiting] = {}
+        self._order: dict[JobId, int] | None = None
+        self._in_debt = False
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __contains__(self, job: JobId) -> bool:
+        return job in self._jobs
+
+    def __iter__(self) -> Iterator[JobId]:
+        """As they came."""
+        return iter(list(self._jobs))
+
+    def waiting_of(self, job_class: JobClass) -> int:
+        """How many jobs of this class wait."""
+        return self._classes[job_class].shared.size
+
+    def push(self, job: Waiting, now: float) -> None:
+        """A job waits; one that does already keeps its place."""
+        if job.job in self._jobs:
+            return
+        self._jobs[job.job] = job
+        self._order = None
+        own = self._classes[job.job_class]
+        if not own.shared.size:
+            own.since = now
+        own.shared.push(job)
+
+    def pick(self, now: float, held: Held, *, reserved: bool = False) -> Waiting | None:
+        """Take the job that goes next; its tenant is charged what it is expected to take.
+
+        With ``reserved`` only interactive jobs are taken, and what the floor owes.
+        """
+        waiting = [own for own in self._classes.values() if own.shared.size]
+        if reserved or len(waiting) > 1:
+            job = self._pick_owed(waiting, now, held, reserved=reserved)
+            if job is not None:
+                return self._picked(job)
+        for own in waiting:
+            if reserved and own.kind is not JobClass.INTERACTIVE:
+                break
+            job = own.shared.pick(now, held.full)
+            if job is not None:
+                own.since = now
+                return self._picked(job)
+        return None
+
+    def remove(self, job: JobId) -> bool:
+        """Take this job out, wherever it stands; False when it does not wait here."""
+        waiting = self._jobs.pop(job, None)
+        if waiting is None:
+            return False
+        self._order = None
+        self._classes[waiting.job_class].shared.remove(waiting)
+        return True
+
+    def begin(self, job_class: JobClass, tenant: str, cost: int) -> None:
+        """A job that did not wait here is handed out."""
+        self._order = None
+        self._classes[job_class].shared.begin(tenant, cost)
+        self._work_off(job_class, cost)
+
+    def settle(self, job_class: JobClass, tenant: str, cost: int, served: int) -> None:
+        """The attempt of a job that was handed out is over: what was expected is replaced by the
+        tokens that were really served."""
+        self._order = None
+        own = self._classes[job_class]
+        own.shared.settle(tenant, cost, served)
+        own.credit = min(0.0, own.credit + cost - served) if own.credit else 0.0
+        self._work_off(job_class, served - cost)
+
+    def starves(self, job_class: JobClass, now: float) -> bool:
+        """Whether this class has waited so long that it keeps a row."""
+        own = self._classes[job_class]
+        return own.shared.size > 0 and now - own.since >= self._starve_s
+
+    def position(self, job: JobId, now: float) -> int | None:
+        """How many jobs go before this one, as things stand: if rows came free one after the other
+        and all estimates were true. None when it does not wait here.
+
+        Above ``EXACT_MAX`` waiting jobs it is the sum of the classes before and ``rank``.
+        """
+        waiting = self._jobs.get(job)
+        if waiting is None:
+            return None
+        if len(self._jobs) <= EXACT_MAX:
+            if self._order is None:
+                self._order = self._played(now)
+            return self._order[job]
+        before = sum(self.waiting_of(k) for k in JobClass if k.rank < waiting.job_class.rank)
+        return before + self._classes[waiting.job_class].shared.rank(waiting)
+
+    def _played(self, now: float) -> dict[JobId, int]:
+        copy = FairQueue(
+            ageing_s=self._ageing_s, starve_s=self._starve_s, floor_share=self._floor_share
+        )
+        for kind, own in self._classes.items():
+            copy._classes[kind] = _Class(kind, own.shared.copy(), own.since, own.credit)
+        copy._jobs = dict(self._jobs)
+        copy._in_debt = self._in_debt
+        order: dict[JobId, int] = {}
+        nothing = Held()
+        while (job := copy.pick(now, nothing)) is not None:
+            order[job.job] = len(order)
+        return order
+
+    def _pick_owed(
+        self, waiting: list[_Class], now: float, held: Held, *, reserved: bool
+    ) -> Waiting | None:
+        """What goes before its turn. The first class that waits has its turn anyway."""
+        for own in waiting if reserved else waiting[1:]:
+            if own.kind is JobClass.INTERACTIVE or own.credit < 0 or held.classes[own.kind]:
+                continue
+            if now - own.since >= self._starve_s:
+                job = own.shared.pick(now, held.full)
+                if job is not None:
+                    own.credit -= job.cost
+                    self._in_debt = True
+                    return job
+        return None
+
+    def _picked(self, job: Waiting) -> Waiting:
+        del self._jobs[job.job]
+        self._order = None
+        if self._in_debt:
+            self._work_off(job.job_class, job.cost)
+        return job
+
+    def _work_off(self, served: JobClass, tokens: int) -> None:
+        """Tokens of one class work off what the others were given."""
+        for own in self._classes.values():
+            if own.credit < 0 and own.kind is not served:
+                own.credit = min(0.0, own.credit + self._floor_share * tokens)
+        self._in_debt = any(own.credit < 0 for own in self._classes.values())
