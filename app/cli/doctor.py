@@ -21,6 +21,7 @@ from app.settings_load import flag_overrides, load
 
 WORKER_TIMEOUT_S = 180
 DISK_FREE_BYTES_MIN = 1 << 30
+VIOLATIONS_SHOWN_MAX = 20
 
 
 class Check(Struct, frozen=True):
@@ -37,12 +38,14 @@ class Check(Struct, frozen=True):
 @click.option("--data-dir", type=click.Path(path_type=Path), help="As given to `mlxq serve`.")
 @click.pass_context
 def doctor(context: click.Context, as_json: bool, data_dir: Path | None) -> None:
-    """Examine Python, settings, disk, models, SQLite, MLX and the matrix library.
+    """Examine Python, settings, disk, models, SQLite, the store, MLX and the matrix library.
+
+    The store's rules are proved on every job in it; a server may run meanwhile.
 
     Exit status 0: all is well; 1: there are problems, each with its cure.
     """
     settings, checks = _settings(context, data_dir)
-    checks += [_python(), *_disk(settings), _models(settings), _sqlite()]
+    checks += [_python(), *_disk(settings), _models(settings), _sqlite(), *_store(settings)]
     checks += _worker(settings)
     if as_json:
         print_json({"ok": all(c.state == "fine" for c in checks), "checks": checks})
@@ -102,6 +105,31 @@ def _models(settings: Settings) -> Check:
 def _sqlite() -> Check:
     # The WAL-reset fault before 3.51.3 needs two connections that checkpoint; mlxq has one.
     return Check("sqlite", "fine", sqlite3.sqlite_version)
+
+
+def _store(settings: Settings) -> list[Check]:
+    """Whether all that is stored can be."""
+    from app.storage.database import DATABASE_NAME
+    from app.storage.errors import OtherSchema
+    from app.storage.verify import verify_file
+
+    path = settings.storage.data_dir / DATABASE_NAME
+    if not path.exists():
+        return [Check("store", "fine", "nothing is stored yet")]
+    try:
+        verdict = verify_file(path)
+    except OtherSchema as error:
+        if error.found < error.ours:
+            return [Check("store", "fine", f"{error}: the next start converts it")]
+        return [Check("store", "problem", str(error), "Install the version that wrote it")]
+    except sqlite3.Error as error:
+        return [Check("store", "problem", f"{path}: {error}", "Restore a backup of it")]
+    found = [f"{v.invariant}: {v.subject} {v.message}" for v in verdict.violations]
+    checked = f"{verdict.jobs} jobs checked, {len(found)} violations"
+    if not found:
+        return [Check("store", "fine", checked)]
+    listed = [Check("store", "problem", detail) for detail in found[:VIOLATIONS_SHOWN_MAX]]
+    return [Check("store", "problem", checked, f"Keep a copy of {path} and report this"), *listed]
 
 
 def _worker(settings: Settings) -> list[Check]:

@@ -65,13 +65,15 @@ class Checkpoints:
         worth_it = self._counts.forgetting or self._commits >= IDLE_COMMITS
         return IDLE_GAP_S if worth_it else None
 
-    def committed(self, *, forgets: bool) -> None:
+    def forget(self) -> None:
+        """What was deleted must leave the log too: from the next ``committed`` or ``run`` on."""
+        self._counts.forgetting, self._forget_at = True, monotonic()
+
+    def committed(self) -> None:
         """A commit was made: empty the log when it has grown too large, or holds what was
         deleted."""
         self._commits += 1
         self._counts.wal_bytes = self._wal_bytes()
-        if forgets:
-            self._counts.forgetting, self._forget_at = True, monotonic()
         forget_now = self._counts.forgetting and monotonic() >= self._forget_at
         if forget_now or self._counts.wal_bytes >= self._gate:
             self.run()

@@ -60,7 +60,7 @@ class Database:
         self.feed_epoch = prepared.identity.feed_epoch
         self.backup = prepared.backup
         self.writer = writer
-        self.readers = Readers(reader_engine(path))
+        self.readers = Readers(reader_engine(path), path)
 
     @classmethod
     async def open(

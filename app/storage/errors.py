@@ -43,6 +43,15 @@ class SchemaTooNew(StoreError):
     """The database was written by a newer version of this program."""
 
 
+class OtherSchema(StoreError):
+    """The database has not this program's schema, so nothing can be said about it."""
+
+    def __init__(self, found: int, ours: int) -> None:
+        super().__init__(f"it has schema {found} and this program {ours}")
+        self.found = found
+        self.ours = ours
+
+
 class NotOurDatabase(StoreError):
     """The file is a database, but of another program."""
 

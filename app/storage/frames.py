@@ -29,6 +29,7 @@ from app.storage.operations import (
     Value,
     in_commit_order,
 )
+from app.storage.padding import CHUNK_PAD_BYTES
 from app.storage.reports import job_report
 from app.storage.sql import insert
 from shared.ids import CommandId, GenerationId, JobId
@@ -84,7 +85,16 @@ _CHUNK_COLUMNS: Final[tuple[str, ...]] = (
     "logprobs",
     "parts",
 )
-_CHUNK: Final = Statement("chunk.insert", Rank.CHUNK_INSERT, insert("chunk", _CHUNK_COLUMNS))
+_CHUNK: Final = Statement(
+    "chunk.insert",
+    Rank.CHUNK_INSERT,
+    insert(
+        "chunk",
+        _CHUNK_COLUMNS,
+        pad=f"(SELECT zeroblob({CHUNK_PAD_BYTES}) FROM job"  # noqa: S608 - our own constant
+        " WHERE id = :job AND keep_ms IS NOT NULL)",
+    ),
+)
 
 _EVENTS: Final = Statement(
     "job.events",

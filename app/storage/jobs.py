@@ -24,6 +24,7 @@ from app.storage.endings import (
 )
 from app.storage.idempotency import NewIdempotency, idempotency_steps
 from app.storage.operations import Operation, Params, Rank, Statement, Step, in_commit_order
+from app.storage.padding import JOB_PAD_BYTES
 from app.storage.reports import job_report
 from app.storage.sql import insert
 from shared.ids import CommandId, GenerationId, JobId
@@ -61,6 +62,7 @@ _INSERT: Final = Statement(
             "tags",
             "settings",
             "request_checksum",
+            "pad",
             "request",
         ),
     ),
@@ -265,6 +267,10 @@ def _first_state(new: NewJob, claim: Claim | None) -> JobState:
     return JobState.SCHEDULED if later else JobState.AVAILABLE
 
 
+def _pad(new: NewJob) -> bytes | None:
+    return None if new.keep_s is None or new.request is None else bytes(JOB_PAD_BYTES)
+
+
 def _new_row(new: NewJob) -> Params:
     scheduled_at = micros(new.scheduled_at)
     return {
@@ -289,6 +295,7 @@ def _new_row(new: NewJob) -> Params:
         "render_version": new.render_version,
         "seed": seed_to_row(new.seed),
         "settings": new.settings,
+        "pad": _pad(new),
         "request": new.request,
         "request_checksum": None if new.request is None else checksum(new.request),
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Executable, RowMapping
@@ -11,8 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 class Readers:
     """The store's readers. What is not committed is not seen."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, path: Path) -> None:
         self._engine = engine
+        self.path = path
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[AsyncConnection]:

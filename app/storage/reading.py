@@ -27,8 +27,9 @@ from app.storage.tables import attempt, chunk, command, drain, generation, job, 
 from shared.ids import CommandId, GenerationId, JobId, id_body
 
 _JOB = sa.select(
-    *(column for column in job.c if column.name not in ("request", "request_checksum"))
+    *(column for column in job.c if column.name not in ("request", "request_checksum", "pad"))
 )
+_CHUNK = sa.select(*(column for column in chunk.c if column.name != "pad"))
 
 
 async def load_job(readers: Readers, job_id: JobId, tenant: str | None = None) -> JobRow | None:
@@ -152,8 +153,7 @@ async def load_chunks(
         PayloadDamaged: a row is not what was written.
     """
     query = (
-        sa.select(chunk)
-        .where(chunk.c.job == job_id, chunk.c.number >= from_number)
+        _CHUNK.where(chunk.c.job == job_id, chunk.c.number >= from_number)
         .order_by(chunk.c.number)
         .limit(limit)
     )

@@ -1,9 +1,11 @@
 """Insert statements, written once from their column lists."""
 
 
-def insert(table: str, columns: tuple[str, ...]) -> str:
-    """``INSERT`` of these columns, each with the parameter of its name."""
-    names, values = ", ".join(columns), ", ".join(f":{column}" for column in columns)
+def insert(table: str, columns: tuple[str, ...], **computed: str) -> str:
+    """``INSERT`` of these columns, each with the parameter of its name, and of ``computed`` ones
+    with their expressions."""
+    names = ", ".join((*columns, *computed))
+    values = ", ".join((*(f":{column}" for column in columns), *computed.values()))
     return f"INSERT INTO {table} ({names}) VALUES ({values})"  # noqa: S608 - our own names
 
 

@@ -117,6 +117,7 @@ job: Final = Table(
     _text("tags", default="{}"),
     _blob("settings"),
     _number("request_checksum", null=True),
+    _blob("pad", null=True),  # see padding
     _blob("request", null=True),
     PrimaryKeyConstraint("id"),
     CheckConstraint(_one_of("state", tuple(JobState)), "state_known"),
@@ -153,6 +154,7 @@ job: Final = Table(
         "(keep_until IS NOT NULL) = (keep_ms IS NOT NULL AND finalized_at IS NOT NULL)",
         "kept_from_its_end",
     ),
+    CheckConstraint("keep_ms IS NULL OR request IS NULL OR pad IS NOT NULL", "kept_is_padded"),
     sqlite_strict=True,
 )
 
@@ -223,6 +225,7 @@ chunk: Final = Table(
     _number("first_token"),
     _number("token_count"),
     _number("checksum"),
+    _blob("pad", null=True),  # see padding
     _blob("tokens"),
     _blob("logprobs"),
     _blob("parts"),

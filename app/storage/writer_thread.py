@@ -171,8 +171,10 @@ class WriterThread:
         self._retry_s = self._limits.retry_first_s
         if self._full:
             self._set_full(full=False)
+        if any(operation.forgets for operation in operations):
+            checkpoints.forget()
         self._done([(self._line.popleft(), result) for result in results])
-        checkpoints.committed(forgets=any(operation.forgets for operation in operations))
+        checkpoints.committed()
 
     def _front(self) -> list[Pending]:
         count = shared_commit(

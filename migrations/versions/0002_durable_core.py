@@ -1,7 +1,7 @@
 """Time limits and keep times of jobs; idempotency keys; drains.
 
-``job`` is made anew, so that its wide columns stay last: a column behind ``request`` would be read
-through the whole of it.
+``job`` and ``chunk`` are made anew, so that their wide columns stay last: a column behind
+``request`` would be read through the whole of it, and a pad must lie in front of what it protects.
 """
 
 from alembic import op
@@ -11,7 +11,7 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
-COLUMNS = (
+JOB_COLUMNS = (
     "id, kind, durability, class, class_rank, priority, surface, tenant, model, state, attempt,"
     " failures, max_attempts, losses, preemptions, held_deaths, held_alone, created_at,"
     " scheduled_at, available_at, claimed_at, deadline_at, started_at, finalized_at, stop_reason,"
@@ -19,7 +19,10 @@ COLUMNS = (
     " prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, events, prompt_digest,"
     " fingerprint, tags, settings, request_checksum, request"
 )
-"""Of ``job`` before this step."""
+CHUNK_COLUMNS = (
+    "job, number, first_event, last_event, attempt, choice, first_token, token_count, checksum,"
+    " tokens, logprobs, parts"
+)
 
 NEW_JOB = """
 CREATE TABLE job_new (
@@ -68,6 +71,7 @@ CREATE TABLE job_new (
     tags TEXT DEFAULT '{}' NOT NULL,
     settings BLOB NOT NULL,
     request_checksum INTEGER,
+    pad BLOB,
     request BLOB,
     CONSTRAINT job_key PRIMARY KEY (id),
     CONSTRAINT job_state_known CHECK (
@@ -115,6 +119,9 @@ CREATE TABLE job_new (
     CONSTRAINT job_keep_range CHECK (keep_ms IS NULL OR keep_ms >= 0),
     CONSTRAINT job_kept_from_its_end CHECK (
         (keep_until IS NOT NULL) = (keep_ms IS NOT NULL AND finalized_at IS NOT NULL)
+    ),
+    CONSTRAINT job_kept_is_padded CHECK (
+        keep_ms IS NULL OR request IS NULL OR pad IS NOT NULL
     )
 ) STRICT
 """
@@ -207,6 +214,53 @@ CREATE TABLE job_old (
     CONSTRAINT job_request_has_checksum CHECK ((request IS NULL) = (request_checksum IS NULL)),
     CONSTRAINT job_tags_are_json CHECK (json_valid(tags))
 ) STRICT
+"""
+
+NEW_CHUNK = """
+CREATE TABLE chunk_new (
+    job TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    first_event INTEGER NOT NULL,
+    last_event INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    choice INTEGER NOT NULL,
+    first_token INTEGER NOT NULL,
+    token_count INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    pad BLOB,
+    tokens BLOB NOT NULL,
+    logprobs BLOB NOT NULL,
+    parts BLOB NOT NULL,
+    CONSTRAINT chunk_key PRIMARY KEY (job, number),
+    CONSTRAINT chunk_number_range CHECK (number >= 0),
+    CONSTRAINT chunk_events_range CHECK (first_event >= 0 AND last_event >= first_event - 1),
+    CONSTRAINT chunk_origin_range CHECK (attempt >= 1 AND choice >= 0),
+    CONSTRAINT chunk_tokens_range CHECK (first_token >= 0 AND token_count >= 0),
+    CONSTRAINT chunk_job_reference FOREIGN KEY(job) REFERENCES job (id) ON DELETE CASCADE
+) WITHOUT ROWID, STRICT
+"""
+
+OLD_CHUNK = """
+CREATE TABLE chunk_old (
+    job TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    first_event INTEGER NOT NULL,
+    last_event INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    choice INTEGER NOT NULL,
+    first_token INTEGER NOT NULL,
+    token_count INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    tokens BLOB NOT NULL,
+    logprobs BLOB NOT NULL,
+    parts BLOB NOT NULL,
+    CONSTRAINT chunk_key PRIMARY KEY (job, number),
+    CONSTRAINT chunk_number_range CHECK (number >= 0),
+    CONSTRAINT chunk_events_range CHECK (first_event >= 0 AND last_event >= first_event - 1),
+    CONSTRAINT chunk_origin_range CHECK (attempt >= 1 AND choice >= 0),
+    CONSTRAINT chunk_tokens_range CHECK (first_token >= 0 AND token_count >= 0),
+    CONSTRAINT chunk_job_reference FOREIGN KEY(job) REFERENCES job (id) ON DELETE CASCADE
+) WITHOUT ROWID, STRICT
 """
 
 INDEXES = (
@@ -309,23 +363,25 @@ NEW_TABLES = (
 
 
 def upgrade() -> None:
-    _replace_job("job_new", NEW_JOB, NEW_INDEXES)
-    for statement in NEW_TABLES:
+    _replace("job", "job_new", NEW_JOB, JOB_COLUMNS)
+    _replace("chunk", "chunk_new", NEW_CHUNK, CHUNK_COLUMNS)
+    for statement in (*INDEXES, *NEW_INDEXES, TRIGGER, *NEW_TABLES):
         op.execute(statement)
 
 
 def downgrade() -> None:
     op.execute("DROP TABLE drain")
     op.execute("DROP TABLE idempotency")
-    _replace_job("job_old", OLD_JOB, OLD_INDEXES)
-
-
-def _replace_job(table: str, create: str, indexes: tuple[str, ...]) -> None:
-    """The table with its new columns empty. The copy is renamed, not the original: so no reference
-    to ``job`` is rewritten. Its indexes and its trigger go with the original."""
-    op.execute(create)
-    op.execute(f"INSERT INTO {table} ({COLUMNS}) SELECT {COLUMNS} FROM job")  # noqa: S608
-    op.execute("DROP TABLE job")
-    op.execute(f"ALTER TABLE {table} RENAME TO job")
-    for statement in (*INDEXES, *indexes, TRIGGER):
+    _replace("job", "job_old", OLD_JOB, JOB_COLUMNS)
+    _replace("chunk", "chunk_old", OLD_CHUNK, CHUNK_COLUMNS)
+    for statement in (*INDEXES, *OLD_INDEXES, TRIGGER):
         op.execute(statement)
+
+
+def _replace(table: str, copy: str, create: str, columns: str) -> None:
+    """The table with its new columns empty. The copy is renamed, not the original, so no reference
+    to the table is rewritten. Indexes and triggers go with the original."""
+    op.execute(create)
+    op.execute(f"INSERT INTO {copy} ({columns}) SELECT {columns} FROM {table}")  # noqa: S608
+    op.execute(f"DROP TABLE {table}")
+    op.execute(f"ALTER TABLE {copy} RENAME TO {table}")

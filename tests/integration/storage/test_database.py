@@ -73,6 +73,7 @@ def test_the_writers_connection_waits_for_the_disk(data_dir: Path) -> None:
     driver = writer_connection(data_dir / DATABASE_NAME)
     assert driver.execute("PRAGMA synchronous").fetchone() == (2,)
     assert driver.execute("PRAGMA foreign_keys").fetchone() == (1,)
+    assert driver.execute("PRAGMA secure_delete").fetchone() == (1,)
     assert driver.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
     driver.close()
 
