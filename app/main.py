@@ -92,6 +92,7 @@ async def _run(product: Product, settings: Settings, listener: socket) -> None:
         cancellation=product.cancellation,
         jobs=product.jobs,
         draining=product.draining,
+        administration=product.administration,
         overview=product.overview,
     )
     config = uvicorn.Config(

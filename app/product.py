@@ -10,6 +10,8 @@ from pathlib import Path
 
 from app.catalogue.entries import Catalogue
 from app.dispatch.router import Router
+from app.domain.poison import Limits
+from app.services.administration import Administration
 from app.services.adoption import Adoption
 from app.services.attempts import Attempts
 from app.services.boot import Boot, Past, past_of
@@ -30,7 +32,9 @@ from app.services.ledger import Ledger, LiveJob
 from app.services.liveness import Liveness
 from app.services.models import Models
 from app.services.overview import Overview
+from app.services.precedence import Precedence
 from app.services.preemption import Preemption
+from app.services.queues import Queues
 from app.services.recall import Recall
 from app.services.reception import Reception
 from app.services.relay import Relay
@@ -40,6 +44,7 @@ from app.services.retention import Retention
 from app.services.returns import Returns
 from app.services.shutdown import Shutdown
 from app.services.starts import Starts
+from app.services.store_gauges import store_gauges
 from app.services.submission import Submission
 from app.services.tasks import Tasks
 from app.services.workers import Workers
@@ -67,6 +72,7 @@ class Product:
     cancellation: Cancellation
     jobs: Jobs
     draining: Draining
+    administration: Administration
     overview: Overview
     shutdown: Shutdown
     liveness: Liveness
@@ -125,8 +131,17 @@ class _Assembly:
         self.router = Router(socket_path, lambda: writer.depth > settings.queue.writer_max)
         self.fleet.transport = self.router
         self.recall = Recall(database, self.ledger)
+        self.queues = Queues(clock, settings.queue)
         self.relay = Relay(
-            self.fleet, writer, clock, self.recall, self.tasks, epoch, store, past.last_command + 1
+            self.fleet,
+            self.queues,
+            writer,
+            clock,
+            self.recall,
+            self.tasks,
+            epoch,
+            store,
+            past.last_command + 1,
         )
         self.endings = Endings(self.ledger, self.fleet, writer, clock)
         self.returns = Returns(
@@ -141,14 +156,18 @@ class _Assembly:
         self.starts = Starts(self.fleet, writer, clock, self.mint, self.launcher, self.models)
         self._for_workers(epoch)
         self._for_doors()
+        self._for_keeping()
         self._wire()
 
     def _for_workers(self, epoch: int) -> None:
         """What acts on workers and on what they say."""
         writer, clock, fleet = self.database.writer, self.clock, self.fleet
-        self.rescue = Rescue(fleet, self.endings, self.returns, writer, clock)
+        self.rescue = Rescue(
+            fleet, self.endings, self.returns, writer, clock, self._poison_limits()
+        )
         self.workers = Workers(
             fleet,
+            self.queues,
             self.relay,
             self.rescue,
             self.endings,
@@ -157,7 +176,7 @@ class _Assembly:
             clock,
             self.router.drain,
         )
-        self.jobs = Jobs(self.database, self.ledger, self.relay, self.recall)
+        self.jobs = Jobs(self.database, self.ledger, self.queues, self.recall)
         self.cancellation = Cancellation(
             self.ledger,
             fleet,
@@ -170,6 +189,7 @@ class _Assembly:
             self.settings.server.cancel_wait_s,
         )
         self.preemption = Preemption(fleet, self.relay, writer, clock, epoch)
+        self.precedence = Precedence(self.queues, self.preemption)
         self.adoption = Adoption(
             fleet, self.relay, self.rescue, self.cancellation, self.preemption, epoch
         )
@@ -201,6 +221,7 @@ class _Assembly:
             self.models,
             self.ledger,
             self.fleet,
+            self.queues,
             self.relay,
             self.starts,
             self.returns,
@@ -233,6 +254,9 @@ class _Assembly:
         self.relay.on_demand = self.starts.want
         self.relay.on_unsendable = self.endings.end_unheld
         self.relay.on_sent = self._sent
+        self.relay.on_pumped = self.precedence.look
+        self.endings.on_ended.append(lambda live, _: self.queues.settle(live))
+        self.returns.on_returned.append(lambda live, _: self.queues.settle(live))
         self.rescue.on_lost = self.workers.lost
         self.starts.on_exit = self.workers.exited
         self.starts.on_failed = self.workers.failed_start
@@ -245,9 +269,23 @@ class _Assembly:
         self.starts.identified(worker, hello)
         self.adoption.greeted(worker, hello)
 
+    def _poison_limits(self) -> Limits:
+        worker = self.settings.worker
+        return Limits(worker.poison_alone_after, worker.poison_failed_after)
+
     def _sent(self, worker: Worker, live: LiveJob) -> None:
         self.adoption.sent(worker, live)
+        self.precedence.sent(worker, live)
         self.deadlines.watch_attempt(live)
+
+    def _for_keeping(self) -> None:
+        """What looks after that which has ended."""
+        database, tasks, endings, clock = self.database, self.tasks, self.endings, self.clock
+        kept = self.settings.retention
+        self.retention = Retention(
+            database, tasks, endings, self.fleet, clock, kept, self.launcher.logs
+        )
+        self.compaction = Compaction(database, tasks, endings, clock, kept.jobs_s)
 
     def _closed(self) -> str | None:
         """Why the server as a whole takes no work now."""
@@ -261,16 +299,16 @@ class _Assembly:
         metrics = gauges(
             self.ledger,
             self.fleet,
-            self.relay,
+            self.queues,
             self.starts,
             self.workers,
             self.endings,
             self.ingestion,
             self.submission,
-            self.database.writer,
             self.reception,
             self.router,
         )
+        metrics += store_gauges(self.database, self.retention, self.compaction)
         default = self.settings.models.default
         return Overview(self.models, default, self._closed, self.starts.reason, metrics, version)
 
@@ -279,6 +317,7 @@ class _Assembly:
             self.database,
             self.ledger,
             self.fleet,
+            self.queues,
             self.relay,
             self.returns,
             self.endings,
@@ -308,22 +347,13 @@ class _Assembly:
             cancellation=self.cancellation,
             jobs=self.jobs,
             draining=self.draining,
+            administration=Administration(self.fleet, self.models, self.starts),
             overview=self._overview(version),
             shutdown=Shutdown(self.submission, self.draining, settings.server.shutdown_grace_s),
             liveness=Liveness(
                 self.fleet, self.workers, clock, settings.worker, self.router.keep_path
             ),
-            retention=Retention(
-                self.database,
-                self.tasks,
-                self.endings,
-                self.fleet,
-                clock,
-                settings.retention,
-                self.launcher.logs,
-            ),
-            compaction=Compaction(
-                self.database, self.tasks, self.endings, clock, settings.retention.jobs_s
-            ),
+            retention=self.retention,
+            compaction=self.compaction,
             workers=self.workers,
         )

@@ -202,6 +202,17 @@ class WorkerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     restart_window_s: Annotated[
         float, Meta(description="Window in which restarts are counted", gt=0, le=_DAY_S)
     ] = 60.0
+    poison_alone_after: Annotated[
+        int,
+        Meta(
+            description="Deaths held against a job, which then runs alone until it gets further",
+            ge=1,
+            le=1000,
+        ),
+    ] = 1
+    poison_failed_after: Annotated[
+        int, Meta(description="Deaths of a job that runs alone; then it fails", ge=1, le=1000)
+    ] = 1
 
 
 class QueueSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -232,6 +243,32 @@ class QueueSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             le=10_000_000,
         ),
     ] = 10_000
+    tenant_max: Annotated[
+        int,
+        Meta(
+            description="Waiting jobs of one tenant, all models; above it 429; 0: any number",
+            ge=0,
+            le=100_000_000,
+        ),
+    ] = 0
+    tenant_rows_max: Annotated[
+        int,
+        Meta(
+            description="Jobs of one tenant at one model's worker; 0: any number", ge=0, le=100_000
+        ),
+    ] = 0
+    ageing_s: Annotated[
+        float,
+        Meta(description="Waiting time that counts as one step of priority", ge=0.1, le=_YEAR_S),
+    ] = 60.0
+    starve_s: Annotated[
+        float,
+        Meta(
+            description="Waiting time after which a lower class keeps a row, or 5 % of the tokens",
+            ge=0,
+            le=_YEAR_S,
+        ),
+    ] = 60.0
     deadline_s: Annotated[
         float, Meta(description="Deadline of a job that names none", gt=0, le=_YEAR_S)
     ] = 604_800.0
@@ -246,6 +283,22 @@ class RetentionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     reports_s: Annotated[
         float, Meta(description="Reports of how jobs ended", ge=0, le=10 * _YEAR_S)
     ] = 2_592_000.0
+    reports_bytes_max: Annotated[
+        int,
+        Meta(
+            description="Bytes of reports kept; over it the slowest consumer is parked",
+            ge=65_536,
+            le=1024 * _GIB,
+        ),
+    ] = _GIB
+    consumer_expiry_s: Annotated[
+        float,
+        Meta(
+            description="A consumer of reports that is away for longer is parked",
+            ge=1,
+            le=10 * _YEAR_S,
+        ),
+    ] = 604_800.0
     logs_s: Annotated[
         float, Meta(description="Logs of workers that are gone", ge=0, le=10 * _YEAR_S)
     ] = 604_800.0

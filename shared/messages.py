@@ -315,7 +315,8 @@ class RunJob(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, t
 
     ``created_at`` is the job's creation in Unix seconds: the template's clock. ``prompt_digest``
     is that of the first ``Accepted``, None before it. ``request`` is None when the body travels in
-    ``BodyPart`` messages; ``body_digest`` is then its SHA-256.
+    ``BodyPart`` messages; ``body_digest`` is then its SHA-256. Jobs of a lower ``class_rank`` get a
+    row first.
     """
 
     epoch: int
@@ -330,6 +331,7 @@ class RunJob(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, t
     fingerprint: str | None = None
     body_digest: str | None = None
     body_parts: int = 0
+    class_rank: int = 0
 
 
 class BodyPart(msgspec.Struct, frozen=True, array_like=True, tag="part"):

@@ -1,8 +1,9 @@
 """Which jobs this worker holds, and which of them gets a row next. No I/O, no clock, no model.
 
 A job is held from its ``RunJob`` to its terminal event, in three stages: its prompt is prepared, it
-waits for a row, it runs. At most ``rows + prefetch`` are held. Waiting jobs get their row in the
-order of the parent's commands, whichever was prepared first.
+waits for a row, it runs. At most ``rows + prefetch`` are held. Waiting jobs get their row by class,
+then in the order of the parent's commands, whichever was prepared first; while one of a higher
+class is being prepared, a row is kept for it.
 """
 
 from bisect import insort
@@ -59,8 +60,8 @@ class HeldJob:
     completion_tokens: int = 0
 
 
-def _command_of(held: HeldJob) -> CommandId:
-    return held.run.command
+def _turn(held: HeldJob) -> tuple[int, CommandId]:
+    return held.run.class_rank, held.run.command
 
 
 @dataclass(slots=True)
@@ -140,13 +141,25 @@ class Rows:
     def prepared(self, held: HeldJob, prompt: Sequence[int], digest: str) -> None:
         """The job waits for a row from now on."""
         held.stage, held.prompt, held.digest = Stage.WAITING, prompt, digest
-        insort(self._waiting, held, key=_command_of)
+        insort(self._waiting, held, key=_turn)
 
     def next_to_start(self) -> HeldJob | None:
         """The waiting job that gets a free row; None while there is no such job or row."""
-        if not self._waiting or self.running >= self.rows:
+        free = self.rows - self.running
+        if not self._waiting or free <= 0:
             return None
-        return self._waiting[0]
+        first = self._waiting[0]
+        return first if free > self._coming_before(first) else None
+
+    def _coming_before(self, first: HeldJob) -> int:
+        """Jobs of a higher class that will be prepared soon: they are not made to wait for a row
+        that was given to this one a moment before."""
+        if not first.run.class_rank:
+            return 0
+        return sum(
+            held.stage is Stage.PREPARING and held.run.class_rank < first.run.class_rank
+            for held in self._held.values()
+        )
 
     def start(self, held: HeldJob) -> RowId:
         """Give the job a row, under a number never used before."""

@@ -27,6 +27,10 @@ COMPLETION_TOKENS: Final = 512
 EXACT_MAX: Final = 1_000
 """Up to so many waiting jobs a position is counted by playing the queue through."""
 
+EXACT_ALWAYS_MAX: Final = 32
+PLAY_S: Final = 0.0005
+"""Per job that waits: above ``EXACT_ALWAYS_MAX`` the queue is played no more often than this."""
+
 
 def estimate(chars: int, max_tokens: int | None) -> int:
     """Tokens that a request is expected to take, before anybody has counted its prompt."""
@@ -75,6 +79,7 @@ class FairQueue:
         self._classes = {kind: _Class(kind, SharedQueue(ageing_s)) for kind in JobClass}
         self._jobs: dict[JobId, Waiting] = {}
         self._order: dict[JobId, int] | None = None
+        self._play_at = 0.0
         self._in_debt = False
 
     def __len__(self) -> int:
@@ -90,6 +95,15 @@ class FairQueue:
     def waiting_of(self, job_class: JobClass) -> int:
         """How many jobs of this class wait."""
         return self._classes[job_class].shared.size
+
+    def waiting_within(self, job_class: JobClass, held: Held) -> int:
+        """How many jobs of this class wait that no limit of their tenant stops."""
+        shared = self._classes[job_class].shared
+        if not held.rows_max:
+            return shared.size
+        counts = shared.counts()
+        room = {tenant: held.rows_max - held.tenants.get(tenant, 0) for tenant in counts}
+        return sum(min(count, max(0, room[tenant])) for tenant, count in counts.items())
 
     def push(self, job: Waiting, now: float) -> None:
         """A job waits; one that does already keeps its place."""
@@ -154,17 +168,25 @@ class FairQueue:
         """How many jobs go before this one, as things stand: if rows came free one after the other
         and all estimates were true. None when it does not wait here.
 
-        Above ``EXACT_MAX`` waiting jobs it is the sum of the classes before and ``rank``.
+        Above ``EXACT_MAX`` waiting jobs, and for a moment after each change of a long queue, it is
+        an estimate: the classes before, and ``SharedQueue.rank``.
         """
         waiting = self._jobs.get(job)
         if waiting is None:
             return None
-        if len(self._jobs) <= EXACT_MAX:
-            if self._order is None:
-                self._order = self._played(now)
+        if self._order is None and self._may_play(now):
+            self._order = self._played(now)
+        if self._order is not None:
             return self._order[job]
         before = sum(self.waiting_of(k) for k in JobClass if k.rank < waiting.job_class.rank)
         return before + self._classes[waiting.job_class].shared.rank(waiting)
+
+    def _may_play(self, now: float) -> bool:
+        count = len(self._jobs)
+        if count > EXACT_MAX or (count > EXACT_ALWAYS_MAX and now < self._play_at):
+            return False
+        self._play_at = now + count * PLAY_S
+        return True
 
     def _played(self, now: float) -> dict[JobId, int]:
         copy = FairQueue(

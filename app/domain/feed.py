@@ -78,7 +78,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """A report in its place. ``payload`` is a JSON object; None when it is damaged on disk."""
+    """A report in its place. ``payload`` is a JSON object, ``about`` what of it decides who is
+    shown it; both are None when it is damaged on disk."""
 
     id: ReportId
     revision: int
@@ -90,12 +91,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     created_at: datetime
     payload: bytes | None
+    about: About | None
 
     def shown_to(self, selection: Selection) -> bool:
         """Whether this reader is shown it."""
-        if self.payload is None:
+        if self.about is None:
             return selection.shows_unread(self.kind)
-        return selection.shows(self.kind, _ABOUT.decode(self.payload))
+        return selection.shows(self.kind, self.about)
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,8 +142,6 @@ class Consumer(msgspec.Struct, frozen=True, kw_only=True):
 
 INTERNAL_MARK: Final = ":"
 """In the name of a consumer that is the server's own."""
-
-_ABOUT: Final = msgspec.json.Decoder(About)
 
 
 class FeedState(msgspec.Struct, frozen=True, kw_only=True):

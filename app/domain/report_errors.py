@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from app.domain.errors import InvalidRequest, JobServerError
+from app.domain.feed import Cursor
 
 
 class ConsumerNotFound(JobServerError):
@@ -21,12 +22,16 @@ class ConsumerParked(JobServerError):
     """The consumer was parked: reports that it had not read may have been deleted."""
 
     code: ClassVar[str] = "consumer_parked"
+    place: Cursor | None = None
+    """The first report that is kept."""
 
 
 class CursorMoved(JobServerError):
     """The consumer stands elsewhere than `from` says: somebody else has acknowledged."""
 
     code: ClassVar[str] = "cursor_moved"
+    place: Cursor | None = None
+    """Where it stands."""
 
 
 class FeedEpochChanged(InvalidRequest):

@@ -52,6 +52,11 @@ class RestartBudget:
         self._half_open_tries = 0
         self._exhausted_at = None
 
+    def deaths(self, now: float) -> int:
+        """How many count at the moment."""
+        self._forget(now)
+        return len(self._deaths)
+
     @property
     def exhausted(self) -> bool:
         """Whether only half-open tries are left."""

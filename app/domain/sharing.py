@@ -103,6 +103,10 @@ class SharedQueue:
         ahead = max(0, min(ahead, tenant.count - 1))
         return min(self.size - 1, ahead * self.tenants_waiting)
 
+    def counts(self) -> dict[str, int]:
+        """How many jobs of each tenant wait."""
+        return {name: tenant.count for name, tenant in self._tenants.items() if tenant.count}
+
     def jobs(self) -> list[Waiting]:
         """All jobs that wait."""
         return [job for tenant in self._tenants.values() for job in tenant.jobs()]

@@ -4,6 +4,7 @@ A tenant's jobs go by number, lifted by age, then by age: the smallest ``since -
 ageing_s`` first, an order that time does not change.
 """
 
+from bisect import insort
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -140,13 +141,12 @@ class Tenant:
 
 
 def _insert(line: deque[Waiting], job: Waiting) -> None:
-    """Keep the line by age. Nearly every job is its youngest; one that comes back is older than
-    nearly all that wait, so its place is looked for from the front."""
+    """Keep the line by age. Nearly every job is its youngest, and one that comes back nearly its
+    oldest; only between them inserting is slow."""
     if not line or _age(line[-1]) < _age(job):
         line.append(job)
-        return
-    at = next(n for n, other in enumerate(line) if _age(job) < _age(other))
-    line.insert(at, job)
+    else:
+        insort(line, job, key=_age)
 
 
 def _age(job: Waiting) -> tuple[float, JobId]:

@@ -72,6 +72,41 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
     has_more: bool
 
 
+class LoadingView(msgspec.Struct, frozen=True):
+    """How far a worker has come with loading."""
+
+    stage: str
+    done: int
+    total: int
+
+
+class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker. ``rows`` are the jobs it can run at once, ``running`` those that it said it runs,
+    ``held`` those that were claimed for it and have not ended."""
+
+    generation: str
+    model: str
+    state: str
+    pid: int | None
+    rows: int | None
+    running: int | None
+    held: int
+    loading: LoadingView | None
+
+
+class RestartView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the deaths of a model's workers allow: up to ``limit`` within ``window_s``, then a try
+    in ``next_try_s``. ``reason`` is what the last one died of."""
+
+    model: str
+    deaths: int
+    limit: int
+    window_s: float
+    exhausted: bool
+    next_try_s: float | None
+    reason: str | None
+
+
 class DrainView(msgspec.Struct, frozen=True, kw_only=True):
     """A drain: ``finished + given_back + cancelled`` grow to ``in_flight``, which is its proof."""
 

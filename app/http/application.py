@@ -10,6 +10,7 @@ from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 
 from app.http.admin.drain import AdminController, AdminDoor
+from app.http.admin.models import AdminModelsController, WorkersDoor
 from app.http.errors import EXCEPTION_HANDLERS
 from app.http.guards import HostCheck
 from app.http.health import HealthController, HealthDoor
@@ -49,13 +50,15 @@ def create_app(
             ModelsController,
             JobsController,
             AdminController,
+            AdminModelsController,
             HealthController,
         ],
         dependencies={
             "chat": _always(ChatDoor(ports, limits, settings.body_bytes_max)),
             "jobs": _always(JobsDoor(ports, settings.body_bytes_max)),
             "events": _always(EventsDoor(ports.following, limits)),
-            "admin": _always(AdminDoor(ports.draining, ports.overview)),
+            "admin": _always(AdminDoor(ports.draining, ports.administration, ports.overview)),
+            "workers": _always(WorkersDoor(ports.administration)),
             "models": _always(ModelsDoor(ports.overview)),
             "health": _always(HealthDoor(ports.overview)),
         },

@@ -11,7 +11,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 from app.domain.draft import JobDraft
 from app.domain.events import FollowedEvent
 from app.domain.job import JobState
-from app.domain.view import DrainView, JobPage, JobView
+from app.domain.view import DrainView, JobPage, JobView, RestartView, WorkerView
 from shared.ids import JobId
 
 DrainMode = Literal["finish", "checkpoint", "cancel"]
@@ -171,6 +171,26 @@ class Draining(Protocol):
         ...
 
 
+class Administration(Protocol):
+    """The workers, for their operator."""
+
+    def workers(self) -> Sequence[WorkerView]:
+        """Every worker whose process may live."""
+        ...
+
+    def restarts(self) -> Sequence[RestartView]:
+        """What the deaths of each model's workers allow."""
+        ...
+
+    def reset(self, model: str, /) -> RestartView:
+        """The budget of this model's workers, as new.
+
+        Raises:
+            ModelNotFound: there is no such model.
+        """
+        ...
+
+
 class ModelCard(Protocol):
     """One model that can be asked for."""
 
@@ -220,4 +240,5 @@ class Ports(Generic[TicketT]):
     cancellation: Cancellation
     jobs: Jobs
     draining: Draining
+    administration: Administration
     overview: Overview

@@ -46,7 +46,7 @@ class Attempts:
         elif live.timed_out:
             self.failed(fold, live, TIMED_OUT)
         elif reason == "preempted":
-            self._return(fold, live, "preempted", counted=False)
+            self._return(fold, live, "preempted", counted=live.giving_way)
         else:
             self._return(fold, live, "stopped", counted=False)
 

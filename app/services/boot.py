@@ -23,7 +23,8 @@ from app.services.endings import Endings
 from app.services.fleet import Fleet, Worker
 from app.services.launching import Launcher
 from app.services.ledger import Ledger, LiveJob
-from app.services.recall import DAMAGED, Recall, take_row
+from app.services.queues import Queues
+from app.services.recall import DAMAGED, Recall, cost_of, take_row
 from app.services.relay import Relay
 from app.services.returns import Returns
 from app.services.starts import Starts
@@ -40,6 +41,7 @@ from app.storage.reading import (
     load_generations,
     load_open_attempts,
     load_open_jobs,
+    load_prefills,
 )
 from app.storage.rows import AttemptRow, CommandRow, GenerationRow, JobRow
 from app.streams.broadcast import Channel
@@ -74,6 +76,7 @@ class Boot:
         database: Database,
         ledger: Ledger,
         fleet: Fleet,
+        queues: Queues,
         relay: Relay,
         returns: Returns,
         endings: Endings,
@@ -89,6 +92,7 @@ class Boot:
         self._writer = database.writer
         self._ledger = ledger
         self._fleet = fleet
+        self._queues = queues
         self._relay = relay
         self._returns = returns
         self._endings = endings
@@ -110,16 +114,23 @@ class Boot:
             await self._writer.submit(interrupt_drains(drains, self._clock.now()))
         jobs = {row.new.id: row for row in await load_open_jobs(readers)}
         attempts = {row.job: row for row in await load_open_attempts(readers)}
-        delivered = await load_delivered(readers)
+        delivered, prefills = await load_delivered(readers), await load_prefills(readers)
         generations = await load_generations(readers)
         commands = {g.id: await load_commands(readers, g.id) for g in generations}
         workers = {g.id: self._worker(g) for g in generations}
         for job, row in jobs.items():
             live = _live(row, delivered.get(job, {}))
+            live.record.computed(prefills.get(job, 0), live.prompt_tokens)
+            live.since = self._since(live)
             await self._take(live, attempts.get(job), workers, commands)
         for generation in generations:
             self._watch(generation, workers[generation.id])
         _log.info("past_in_order", open_jobs=len(jobs), generations=len(generations))
+
+    def _since(self, live: LiveJob) -> float | None:
+        """When the job's waiting began, by the clock that waiting is counted on."""
+        waited_s = (self._clock.now() - live.new.scheduled_at).total_seconds()
+        return self._clock.monotonic() - waited_s if waited_s >= 0 else None
 
     def go_on(self) -> None:
         """The socket is open: jobs that wait may be claimed from now on."""
@@ -175,6 +186,10 @@ class Boot:
     ) -> None:
         live.generation, live.claimed, live.sent = worker.generation, True, True
         live.accepted = attempt.accepted_at is not None
+        live.record.begin_attempt()
+        live.record.computed(attempt.prefill_tokens, live.prompt_tokens)
+        live.record.tokens = attempt.delivered_tokens
+        self._queues.begin(live)
         worker.held[live.id] = live
         for command in commands:
             if command.job == live.id and command.kind == "run_job":
@@ -250,5 +265,7 @@ def _live(row: JobRow, delivered: dict[int, int]) -> LiveJob:
         channel=Channel(first_seq=row.events, bounded=not attached),
     )
     take_row(live, row)
+    live.cost = cost_of(new.settings)
+    live.record.deaths, live.record.alone = row.held_deaths, row.held_alone
     live.output.skip(delivered)
     return live

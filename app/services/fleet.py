@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from app.dispatch.sessions import Session
+from app.domain.wedged import Engine
 from app.domain.worker_state import WorkerEvent, WorkerState, next_worker_state
 from app.services.ledger import LiveJob
 from app.supervision.process import Process
@@ -33,8 +34,8 @@ class Worker:
 
     ``held`` are the jobs claimed for it that have not ended; ``unseen`` the ``RunJob`` commands
     that its latest credit does not know of yet; ``hello`` its last one, until the accounts were
-    compared; ``given_up`` that this parent ended it, ``adopted`` that an earlier
-    one started it.
+    compared; ``engine`` how it gets on, by its heartbeats; ``given_up`` that this parent ended it,
+    ``adopted`` that an earlier one started it.
     """
 
     generation: GenerationId
@@ -50,6 +51,7 @@ class Worker:
     loading: Loading | None = None
     hello: Hello | None = None
     ready: Ready | None = None
+    engine: Engine = field(default_factory=Engine)
     credit: Credit | None = None
     unseen: deque[CommandId] = field(default_factory=deque[CommandId])
     held: dict[JobId, LiveJob] = field(default_factory=dict[JobId, LiveJob])

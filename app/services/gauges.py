@@ -3,48 +3,46 @@
 from collections.abc import Callable, Iterator
 
 from app.dispatch.router import Router
+from app.domain.view import RestartView
 from app.services.endings import Endings
 from app.services.fleet import Fleet
 from app.services.ingestion import Ingestion
 from app.services.ledger import Ledger
 from app.services.overview import Gauge, Sample
+from app.services.queues import Queues
 from app.services.reception import Reception
-from app.services.relay import Relay
 from app.services.starts import Starts
 from app.services.submission import Submission
 from app.services.workers import Workers
-from app.storage.writer import Writer
 
 
 def gauges(
     ledger: Ledger,
     fleet: Fleet,
-    relay: Relay,
+    queues: Queues,
     starts: Starts,
     workers: Workers,
     endings: Endings,
     ingestion: Ingestion,
     submission: Submission,
-    writer: Writer,
     reception: Reception,
     router: Router,
 ) -> list[Gauge]:
     """The server's metrics."""
     return [
-        *_of_jobs(ledger, relay, endings, ingestion, submission),
+        *_of_jobs(ledger, queues, endings, ingestion, submission),
         *_of_workers(fleet, starts, workers),
         *_of_messages(fleet, ingestion, reception, router),
-        *_of_the_store(writer),
     ]
 
 
 def _of_jobs(
-    ledger: Ledger, relay: Relay, endings: Endings, ingestion: Ingestion, submission: Submission
+    ledger: Ledger, queues: Queues, endings: Endings, ingestion: Ingestion, submission: Submission
 ) -> list[Gauge]:
     return [
-        _gauge("jobs_open", "Jobs that have not ended.", lambda: len(ledger)),
-        _gauge("jobs_waiting", "Jobs that wait for a row.", relay.waiting_count),
-        _gauge("request_bytes", "Bytes of open requests in memory.", lambda: ledger.request_bytes),
+        gauge("jobs_open", "Jobs that have not ended.", lambda: len(ledger)),
+        gauge("jobs_waiting", "Jobs that wait for a row.", lambda: len(queues)),
+        gauge("request_bytes", "Bytes of open requests in memory.", lambda: ledger.request_bytes),
         Gauge(
             name="jobs_ended",
             help="Jobs that ended since the start, by state.",
@@ -53,12 +51,12 @@ def _of_jobs(
                 ({"state": state}, float(count)) for state, count in endings.counts.items()
             ],
         ),
-        _counter(
+        counter(
             "jobs_refused_full",
             "Requests refused because too many waited.",
             lambda: submission.refused_full,
         ),
-        _counter("tokens", "Completion tokens received from workers.", lambda: ingestion.tokens),
+        counter("tokens", "Completion tokens received from workers.", lambda: ingestion.tokens),
     ]
 
 
@@ -66,8 +64,32 @@ def _of_workers(fleet: Fleet, starts: Starts, workers: Workers) -> list[Gauge]:
     return [
         Gauge(name="workers", help="Workers by model and state.", read=lambda: _workers(fleet)),
         Gauge(name="worker_rows", help="Rows in use by model.", read=lambda: _rows(fleet)),
-        _counter("worker_starts", "Worker processes started.", lambda: starts.started),
-        _counter("worker_deaths", "Worker processes that died unasked.", lambda: workers.deaths),
+        counter("worker_starts", "Worker processes started.", lambda: starts.started),
+        counter("worker_deaths", "Worker processes that died unasked.", lambda: workers.deaths),
+        *_of_restarts(starts),
+    ]
+
+
+def _of_restarts(starts: Starts) -> list[Gauge]:
+    def read(value: Callable[[RestartView], float]) -> Callable[[], list[Sample]]:
+        return lambda: [({"model": view.model}, value(view)) for view in starts.restarts()]
+
+    return [
+        Gauge(
+            name="restart_deaths",
+            help="Deaths of workers that count against a model's restart budget.",
+            read=read(lambda view: view.deaths),
+        ),
+        Gauge(
+            name="restart_exhausted",
+            help="Whether a model's restart budget is exhausted.",
+            read=read(lambda view: view.exhausted),
+        ),
+        Gauge(
+            name="restart_next_try_seconds",
+            help="Seconds until a model's next start is allowed.",
+            read=read(lambda view: view.next_try_s or 0.0),
+        ),
     ]
 
 
@@ -75,23 +97,23 @@ def _of_messages(
     fleet: Fleet, ingestion: Ingestion, reception: Reception, router: Router
 ) -> list[Gauge]:
     return [
-        _counter("stale_events", "Events of no current attempt.", lambda: ingestion.stale_events),
-        _counter(
+        counter("stale_events", "Events of no current attempt.", lambda: ingestion.stale_events),
+        counter(
             "unknown_workers",
             "Messages of workers that this server did not start.",
             lambda: reception.strangers,
         ),
-        _counter(
+        counter(
             "malformed_messages",
             "Messages on the workers' socket that are none of the protocol's.",
             lambda: router.malformed,
         ),
-        _counter(
+        counter(
             "frames_repeated",
             "Frames received again and dropped.",
             lambda: sum(worker.session.repeated_frames for worker in fleet),
         ),
-        _counter(
+        counter(
             "frames_lost",
             "Frames that had to be asked for again.",
             lambda: sum(worker.session.lost_frames for worker in fleet),
@@ -99,31 +121,13 @@ def _of_messages(
     ]
 
 
-def _of_the_store(writer: Writer) -> list[Gauge]:
-    return [
-        _counter(
-            "store_commits", "Transactions committed.", lambda: writer.counts.committed.commits
-        ),
-        _counter(
-            "store_operations", "Operations committed.", lambda: writer.counts.committed.operations
-        ),
-        _counter(
-            "store_voids", "Operations that changed nothing.", lambda: writer.counts.committed.voids
-        ),
-        _counter(
-            "store_checkpoints_incomplete",
-            "Checkpoints that a reader held up.",
-            lambda: writer.counts.log.incomplete_checkpoints,
-        ),
-        _gauge("store_waiting", "Operations that wait for the writer.", lambda: writer.depth),
-    ]
-
-
-def _gauge(name: str, help_: str, read: Callable[[], float]) -> Gauge:
+def gauge(name: str, help_: str, read: Callable[[], float]) -> Gauge:
+    """A metric of one value."""
     return Gauge(name=name, help=help_, read=lambda: [({}, float(read()))])
 
 
-def _counter(name: str, help_: str, read: Callable[[], float]) -> Gauge:
+def counter(name: str, help_: str, read: Callable[[], float]) -> Gauge:
+    """A metric of one value that only grows."""
     return Gauge(name=name, help=help_, read=lambda: [({}, float(read()))], counter=True)
 
 

@@ -169,6 +169,7 @@ class Ingestion:
             case Accepted():
                 self._accepted(fold, live, event)
             case Progress():
+                live.record.computed(event.done, live.prompt_tokens)
                 fold.operation.progressed(live.id, live.attempt, event.done)
             case Finished():
                 self._attempts.finished(fold, live)
@@ -211,6 +212,7 @@ class Ingestion:
             return
         live.started = True
         live.prompt_tokens, live.cached_tokens = event.prompt_tokens, event.cached_tokens
+        live.attempt_prompt = event.prompt_tokens - event.cached_tokens
         live.prompt_digest, live.fingerprint = event.digest, fingerprint
         started = Started(live.take_seq(), event.prompt_tokens, event.cached_tokens)
         fold.shown.append((live, started))
@@ -221,6 +223,7 @@ class Ingestion:
         if not live.output.apply(event.choice, event.index, event.tokens, event.parts):
             return  # counted already: a repeat inside the same attempt changes nothing
         self.tokens += len(event.tokens)
+        live.record.tokens += len(event.tokens)
         fold.operation.tokens(live.id, live.attempt, event.choice, len(event.tokens))
         count = numbers(event.parts)
         output = Output(live.take_seq(count), event.choice, event.parts, len(event.tokens))

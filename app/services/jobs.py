@@ -9,8 +9,8 @@ from app.domain.job import Durability, JobState, NewJob, Usage
 from app.domain.output import JobOutput
 from app.domain.view import JobPage, JobView
 from app.services.ledger import Ledger, LiveJob
+from app.services.queues import Queues
 from app.services.recall import Recall
-from app.services.relay import Relay
 from app.storage.database import Database
 from app.storage.reading import load_job, load_jobs
 from app.storage.rows import JobRow
@@ -21,10 +21,10 @@ from shared.requests import JobRequest
 class Jobs:
     """Looks jobs up. What is not committed is not told."""
 
-    def __init__(self, database: Database, ledger: Ledger, relay: Relay, recall: Recall) -> None:
+    def __init__(self, database: Database, ledger: Ledger, queues: Queues, recall: Recall) -> None:
         self._readers = database.readers
         self._ledger = ledger
-        self._relay = relay
+        self._queues = queues
         self._recall = recall
 
     async def get(self, job_id: JobId, tenant: str) -> JobView:
@@ -90,7 +90,7 @@ class Jobs:
             usage=Usage(),
             events=live.next_seq,
             tags=new.tags,
-            position=self._relay.position(live),
+            position=self._queues.position(live),
         )
 
     def _view(self, row: JobRow) -> JobView:
@@ -110,7 +110,7 @@ class Jobs:
             usage=row.usage,
             events=row.events,
             tags=row.tags,
-            position=self._relay.position(live) if live is not None else None,
+            position=self._queues.position(live) if live is not None else None,
         )
 
 

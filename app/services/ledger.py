@@ -12,6 +12,7 @@ from typing import Final
 from app.domain.events import FollowedEvent
 from app.domain.job import Durability, JobState, NewJob, StopReason, Usage
 from app.domain.output import JobOutput
+from app.domain.poison import Record
 from app.streams.broadcast import Channel
 from shared.ids import CommandId, GenerationId, JobId
 from shared.requests import JobRequest
@@ -31,8 +32,13 @@ class LiveJob:
 
     Of the current attempt: ``claimed``, ``stop_command`` and ``preempt_command`` are set once the
     claim, the cancel, the pre-emption are committed, ``preempting`` when the last is asked for,
-    ``timed_out`` when it took too long, ``sent`` once ``RunJob`` has left, ``accepted`` when its
-    answer was folded.
+    ``giving_way`` when that is for a higher class and counts, ``timed_out`` when it took too long,
+    ``sent`` once ``RunJob`` has left, ``accepted`` when its answer was folded.
+
+    Of its place among others: ``since`` is when it began to wait (monotonic seconds), ``cost`` what
+    it is expected to take in tokens, ``charged`` that of the current attempt to its tenant,
+    ``attempt_prompt`` the prompt tokens that the attempt is charged; ``record`` is what it did to
+    its workers.
     """
 
     new: NewJob
@@ -43,6 +49,11 @@ class LiveJob:
     stop: StopReason | None = None
     failures: int = 0
     losses: int = 0
+    preemptions: int = 0
+    record: Record = field(default_factory=Record)
+    since: float | None = None
+    cost: int = 1
+    charged: int = 0
     started: bool = False
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -65,7 +76,9 @@ class LiveJob:
     accepted: bool = False
     stop_command: CommandId | None = None
     preempting: bool = False
+    giving_way: bool = False
     preempt_command: CommandId | None = None
+    attempt_prompt: int = 0
     timed_out: bool = False
 
     @property
@@ -93,6 +106,11 @@ class LiveJob:
             reasoning_tokens=self.reasoning_tokens,
         )
 
+    @property
+    def attempt_served(self) -> int:
+        """Tokens that the attempt has had, of the prompt if it was the first to compute it."""
+        return self.attempt_prompt + self.record.tokens
+
     def take_seq(self, count: int = 1) -> int:
         """The next event number, of ``count`` that are taken."""
         first = self.next_seq
@@ -104,6 +122,8 @@ class LiveJob:
         self.attempt += 1
         self.generation = generation
         self.run_command = command
+        self.record.begin_attempt()
+        self.attempt_prompt = 0
         self._new_attempt()
 
     def let_go(self, state: JobState) -> None:
@@ -114,7 +134,8 @@ class LiveJob:
         self._new_attempt()
 
     def _new_attempt(self) -> None:
-        self.claimed = self.sent = self.accepted = self.preempting = self.timed_out = False
+        self.claimed = self.sent = self.accepted = self.timed_out = False
+        self.preempting = self.giving_way = False
         self.stop_command = self.preempt_command = None
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import structlog
 
+from app.domain.wedged import stall_limit_s
 from app.domain.worker_state import WorkerState
 from app.services.clock import Clock
 from app.services.fleet import Fleet, Worker
@@ -22,8 +23,8 @@ _log = structlog.get_logger("liveness")
 class Replacer(Protocol):
     """Who acts on a silent worker."""
 
-    def replace(self, worker: Worker, reason: str) -> None:
-        """Give this worker up."""
+    def stalled(self, worker: Worker, reason: str) -> None:
+        """Give this worker up: it does nothing any more."""
         ...
 
 
@@ -84,6 +85,31 @@ class Liveness:
             session.heard_at += lost_s
             silent_s = now - session.heard_at
             if silent_s > self._settings.heartbeat_timeout_s:
-                self._workers.replace(worker, f"no heartbeat for {silent_s:.1f} s")
+                self._workers.stalled(worker, f"no heartbeat for {silent_s:.1f} s")
                 return
+        if (stalled_s := self._stalled_s(worker, now, lost_s)) is not None:
+            self._workers.stalled(worker, f"its engine has finished nothing for {stalled_s:.1f} s")
+            return
         self._fleet.send(worker, session.pulse().messages)
+
+    def _stalled_s(self, worker: Worker, now: float, lost_s: float) -> float | None:
+        """For how long the engine has stood still, if that is too long."""
+        heartbeat = worker.session.heartbeat
+        if heartbeat is None:
+            return None
+        engine = worker.engine
+        engine.forgive(lost_s)
+        engine.beat(heartbeat, now, unanswered=_owes_answers(worker))
+        limit_s = stall_limit_s(
+            heartbeat, self._settings.engine_stall_s, self._settings.prepare_timeout_s
+        )
+        stalled_s = now - engine.since
+        return stalled_s if stalled_s > limit_s else None
+
+
+def _owes_answers(worker: Worker) -> bool:
+    """Whether the worker was sent something that it has not answered."""
+    return any(
+        live.sent and (not live.accepted or live.stop_command or live.preempt_command)
+        for live in worker.held.values()
+    )

@@ -34,13 +34,14 @@ class Preemption:
         self._clock = clock
         self._epoch = epoch
 
-    def request(self, live: LiveJob) -> None:
-        """Ask for this running job's row, unless that was done or the job is to stop anyway."""
+    def request(self, live: LiveJob, *, counted: bool = False) -> None:
+        """Ask for this running job's row, unless that was done or the job is to stop anyway.
+        ``counted`` when it gives way to a job of a higher class in the middle of its answer."""
         if live.state is not JobState.RUNNING or live.preempting or live.stop is not None:
             return
         if live.generation is None:
             return
-        live.preempting = True
+        live.preempting, live.giving_way = True, counted
         command = self._relay.next_command()
         operation = preempt_job(live.id, live.attempt, live.generation, command, self._clock.now())
         future = self._writer.submit(operation)
@@ -56,7 +57,7 @@ class Preemption:
     ) -> None:
         if future.cancelled() or future.exception() is not None:
             _log.error("preempt_not_stored", job=live.id, error=str(future.exception()))
-            live.preempting = False
+            live.preempting = live.giving_way = False
             return
         if not isinstance(future.result(), Committed) or live.attempt != attempt:
             return

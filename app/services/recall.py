@@ -6,6 +6,7 @@ longer matches its checksum fails that job, typed, and nothing else.
 
 import msgspec
 
+from app.domain.fairness import estimate
 from app.domain.output import JobOutput
 from app.services.ledger import Ledger, LiveJob
 from app.storage.database import Database
@@ -54,10 +55,26 @@ def encode_request(request: JobRequest) -> bytes:
     return _ENCODER.encode(request)
 
 
+class _Sizes(msgspec.Struct):
+    """Of a job's settings, what tells how large it is."""
+
+    chars: int = 0
+    max_tokens: int | None = None
+
+
+_SIZES = msgspec.json.Decoder(_Sizes)
+
+
+def cost_of(settings: bytes) -> int:
+    """Tokens that a job with these settings is expected to take."""
+    sizes = _SIZES.decode(settings) if settings else _Sizes()
+    return estimate(sizes.chars, sizes.max_tokens)
+
+
 def take_row(live: LiveJob, row: JobRow) -> None:
     """What the row says of the job's past."""
     live.next_seq = row.events
-    live.failures, live.losses = row.failures, row.losses
+    live.failures, live.losses, live.preemptions = row.failures, row.losses, row.preemptions
     live.started = live.shown_start = row.started_at is not None
     live.prompt_tokens, live.cached_tokens = row.usage.prompt_tokens, row.usage.cached_tokens
     live.prompt_digest, live.fingerprint = row.prompt_digest, row.fingerprint

@@ -7,7 +7,6 @@ back. Nothing polls: the relay is pumped when a job arrives, when credit grows a
 becomes ready.
 """
 
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -15,12 +14,12 @@ from itertools import count
 import structlog
 
 from app.dispatch.bodies import run_job_messages
-from app.domain.job import Claim, JobClass, JobState
-from app.domain.placement import WaitingQueue, place_of
+from app.domain.job import Claim, JobState
 from app.domain.transitions import JobEvent, next_state
 from app.services.clock import Clock
 from app.services.fleet import Fleet, Worker
 from app.services.ledger import LiveJob
+from app.services.queues import Queues
 from app.services.recall import DAMAGED, Recall
 from app.services.tasks import Tasks
 from app.storage.errors import PayloadDamaged
@@ -38,19 +37,21 @@ INTERNAL = Failure(code="internal_error", message="The job could not be handed t
 
 
 class Relay:
-    """Waiting queues per model, and the way from them to a worker.
+    """The way from the queues to a worker.
 
     Args:
         first_command: the lowest command number this parent may use.
 
     ``on_demand`` is called with a model that jobs wait for and no worker serves; ``on_unsendable``
     with a claimed job that cannot be sent, and why (None: a stop came first); ``on_sent`` after
-    ``RunJob`` has left, so that what was asked of the job meanwhile can follow it.
+    ``RunJob`` has left, so that what was asked of the job meanwhile can follow it; ``on_pumped``
+    with a worker that was given what it has room for.
     """
 
     def __init__(
         self,
         fleet: Fleet,
+        queues: Queues,
         writer: Writer,
         clock: Clock,
         recall: Recall,
@@ -60,6 +61,7 @@ class Relay:
         first_command: int,
     ) -> None:
         self._fleet = fleet
+        self._queues = queues
         self._writer = writer
         self._clock = clock
         self._recall = recall
@@ -67,22 +69,20 @@ class Relay:
         self._epoch = epoch
         self._store = store
         self._commands = count(first_command)
-        self._waiting: defaultdict[str, WaitingQueue] = defaultdict(WaitingQueue)
-        self._live: dict[JobId, LiveJob] = {}
-        self._class_counts: dict[JobClass, int] = dict.fromkeys(JobClass, 0)
         self.on_demand: Callable[[str], None] = _nothing
         self.on_unsendable: Callable[[LiveJob, Failure | None], None] = _nothing
         self.on_sent: Callable[[Worker, LiveJob], None] = _nothing
+        self.on_pumped: Callable[[Worker], None] = _nothing
         self.paused = False
         self._let_through: set[JobId] = set()
 
     def admit(self, live: LiveJob, key: NewIdempotency | None = None) -> Operation:
         """The operation that inserts this job, with its claim where a row is free now."""
         worker = self._fleet.serving(live.new.model)
-        queue = self._waiting[live.new.model]
         later = live.state is not JobState.AVAILABLE
-        if later or self.paused or worker is None or len(queue) or not worker.rows_free:
+        if later or self.paused or worker is None or not self._queues.admits(live, worker):
             return insert_job(live.new, idempotency=key)
+        self._queues.begin(live)
         claim = self._claim(live, worker)
         return insert_job(live.new, claim, live.run_command, idempotency=key)
 
@@ -95,12 +95,9 @@ class Relay:
 
     def queue(self, live: LiveJob) -> None:
         """The job waits for a row from now on."""
-        if live.id in self._live:
+        if live in self._queues:
             return
-        self._live[live.id] = live
-        self._class_counts[live.new.job_class] += 1
-        place = place_of(live.id, live.new.job_class, live.new.priority)
-        self._waiting[live.new.model].push(place)
+        self._queues.push(live)
         if self._fleet.serving(live.new.model) is not None:
             self.pump(live.new.model)
         elif not self.paused or live.id in self._let_through:
@@ -109,26 +106,30 @@ class Relay:
     def pump(self, model: str) -> None:
         """Claim as many waiting jobs of this model as its worker has room for."""
         worker = self._fleet.serving(model)
-        queue = self._waiting.get(model)
-        if worker is None or not queue:
+        if worker is None:
             return
         if self.paused:
-            self._pump_paused(queue, worker)
+            self._pump_paused(worker)
             return
-        for job in queue.pop(worker.rows_free):
-            self._claim_waiting(self._taken_out(job), worker)
+        if worker.rows_free and self._queues.waits_for(model):
+            held = self._queues.held(worker)
+            while (live := self._queues.take(worker, held)) is not None:
+                self._claim_waiting(live, worker)
+        self.on_pumped(worker)
 
     def let_through(self, jobs: set[JobId]) -> None:
         """While paused, these jobs are claimed all the same."""
         self._let_through = jobs
-        for model in self.waiting_models():
+        for model in self._queues.models():
             self.pump(model)
 
-    def _pump_paused(self, queue: WaitingQueue, worker: Worker) -> None:
-        for job in queue:
-            if job in self._let_through and worker.rows_free:
-                queue.remove(job)
-                self._claim_waiting(self._taken_out(job), worker)
+    def _pump_paused(self, worker: Worker) -> None:
+        if not self._let_through or self._queues.runs_alone(worker):
+            return
+        for live in self._queues.of_model(worker.model):
+            if live.id in self._let_through and worker.rows_free:
+                self._queues.take_this(live)
+                self._claim_waiting(live, worker)
 
     def pause(self) -> None:
         """Claim nothing until ``resume``."""
@@ -138,38 +139,14 @@ class Relay:
         """Claim again."""
         self.paused = False
         self._let_through = set()
-        for model in self.waiting_models():
+        for model in self._queues.models():
             if self._fleet.serving(model) is None:
                 self.on_demand(model)
             self.pump(model)
 
     def withdraw(self, live: LiveJob) -> bool:
         """Take a job out of its queue; False when it does not wait."""
-        if not self._waiting[live.new.model].remove(live.id):
-            return False
-        self._taken_out(live.id)
-        return True
-
-    def waiting(self, model: str) -> list[LiveJob]:
-        """The jobs of this model that wait, in order."""
-        queue = self._waiting.get(model)
-        return [self._live[job] for job in queue] if queue else []
-
-    def waiting_count(self) -> int:
-        """How many jobs wait, of all models."""
-        return len(self._live)
-
-    def waiting_of(self, job_class: JobClass) -> int:
-        """How many jobs of this class wait, of all models."""
-        return self._class_counts[job_class]
-
-    def waiting_models(self) -> list[str]:
-        """Models that jobs wait for."""
-        return [model for model, queue in self._waiting.items() if len(queue)]
-
-    def position(self, live: LiveJob) -> int | None:
-        """How many jobs go before this one; None when it does not wait."""
-        return self._waiting[live.new.model].position(live.id)
+        return self._queues.withdraw(live)
 
     def next_command(self) -> CommandId:
         """A command number, higher than any before it in this store."""
@@ -180,11 +157,6 @@ class Relay:
         lost it. The worker knows a command it has seen by its number."""
         if live.sent and not live.accepted:
             self._send(live)
-
-    def _taken_out(self, job: JobId) -> LiveJob:
-        live = self._live.pop(job)
-        self._class_counts[live.new.job_class] -= 1
-        return live
 
     def _claim(self, live: LiveJob, worker: Worker) -> Claim:
         """Move the job's pending view to running on this worker."""
@@ -261,6 +233,7 @@ class Relay:
             resume=live.output.resume(),
             prompt_digest=live.prompt_digest,
             fingerprint=live.fingerprint,
+            class_rank=live.new.job_class.rank,
         )
 
 

@@ -11,6 +11,7 @@ from functools import partial
 import structlog
 
 from app.domain.job import Ending, JobState
+from app.domain.poison import Limits, Verdict, poisoned
 from app.domain.transitions import failed, stopped
 from app.domain.worker_state import WorkerEvent, WorkerState
 from app.services.clock import Clock
@@ -46,22 +47,36 @@ class Rescue:
     """
 
     def __init__(
-        self, fleet: Fleet, endings: Endings, returns: Returns, writer: Writer, clock: Clock
+        self,
+        fleet: Fleet,
+        endings: Endings,
+        returns: Returns,
+        writer: Writer,
+        clock: Clock,
+        limits: Limits,
     ) -> None:
         self._fleet = fleet
         self._endings = endings
         self._returns = returns
         self._writer = writer
         self._clock = clock
+        self._limits = limits
         self.on_lost: Callable[[Worker], None] = _nothing
 
     def lose(
-        self, worker: Worker, reason: str, *, counted: bool = True, culprit: JobId | None = None
+        self,
+        worker: Worker,
+        reason: str,
+        *,
+        counted: bool = True,
+        blamed: bool = False,
+        culprit: JobId | None = None,
     ) -> None:
         """Declare this worker lost; calling it again does nothing.
 
         ``counted`` is False when the parent itself ends the worker: then no loss is held against
-        its jobs. ``culprit`` is a job that cannot go on anywhere.
+        its jobs. ``blamed`` when one of them may be the cause (``domain/poison.py``); ``culprit``
+        is a job that cannot go on anywhere.
         """
         if worker.state in (WorkerState.LOST, WorkerState.GONE):
             return
@@ -69,7 +84,8 @@ class Rescue:
         worker.session.close()
         self._fleet.disconnect(worker)
         _log.warning("worker_lost", generation=worker.generation, reason=reason)
-        ended, returned = self._settle(worker, culprit, counted=counted)
+        convicted = self._convicted(worker) if blamed else frozenset[JobId]()
+        ended, returned = self._settle(worker, culprit, convicted, counted=counted)
         operation = lose_generation(
             worker.generation,
             self._clock.now(),
@@ -90,13 +106,30 @@ class Rescue:
         future = self._writer.submit(give_back(back))
         future.add_done_callback(partial(self._reclaimed, live, back))
 
+    def _convicted(self, worker: Worker) -> frozenset[JobId]:
+        """Hold the death against jobs that got no further; those that fail by it."""
+        verdicts = {
+            live.id: live.record.died(live.attempt, self._limits)
+            for live in worker.held.values()
+            if live.sent
+        }
+        for job, verdict in verdicts.items():
+            if verdict is not Verdict.CLEARED:
+                _log.warning("death_held", generation=worker.generation, job=job, verdict=verdict)
+        return frozenset(job for job, verdict in verdicts.items() if verdict is Verdict.POISON)
+
     def _settle(
-        self, worker: Worker, culprit: JobId | None, *, counted: bool
+        self,
+        worker: Worker,
+        culprit: JobId | None,
+        convicted: frozenset[JobId],
+        *,
+        counted: bool,
     ) -> tuple[Ended, Returned]:
         ended: Ended = []
         returned: Returned = []
         for live in worker.held.values():
-            outcome = self._outcome(live, culprit)
+            outcome = self._outcome(live, culprit, convicted)
             if outcome is None:
                 returned.append((live, self._returns.give_back(live, "lost", counted=counted)))
             else:
@@ -107,13 +140,15 @@ class Rescue:
         return ended, returned
 
     def _outcome(
-        self, live: LiveJob, culprit: JobId | None
+        self, live: LiveJob, culprit: JobId | None, convicted: frozenset[JobId]
     ) -> tuple[JobState, Failure | None] | None:
         """How a job of a lost worker ends; None when it goes on."""
         if live.stop is not None:
             return stopped(live.stop)
         if live.id == culprit:
             return failed(UNSTORABLE, None)
+        if live.id in convicted:
+            return failed(poisoned(live.record.deaths), None)
         if live.attached and live.request is None:
             return failed(LOST_REQUEST, None)
         if not self._returns.can_lose(live):

@@ -81,6 +81,9 @@ class Returns:
             wait_s = backoff_s(live.failures, self._draw())
         elif outcome == "lost" and counted:
             live.losses += 1
+        elif outcome == "preempted" and counted:
+            live.preemptions += 1
+        live.record.attempt_over()
         retryable = outcome == "failed"
         live.let_go(JobState.RETRYABLE if retryable else JobState.AVAILABLE)
         return GiveBack(
@@ -91,6 +94,8 @@ class Returns:
             due_at=now + timedelta(seconds=wait_s),
             failure=failure,
             counted=counted,
+            held_deaths=live.record.deaths,
+            held_alone=live.record.alone,
         )
 
     def returned(self, live: LiveJob, back: GiveBack) -> None:

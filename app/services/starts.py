@@ -17,6 +17,7 @@ from app.catalogue.entries import ModelEntry
 from app.dispatch.sessions import Session
 from app.domain.errors import ModelUnavailable
 from app.domain.restart import RestartBudget
+from app.domain.view import RestartView
 from app.domain.worker_state import WorkerState
 from app.services.clock import Clock
 from app.services.fleet import Fleet, Worker
@@ -107,6 +108,33 @@ class Starts:
         if reason is None:
             return f"No worker for model '{model}' became ready."
         return f"No worker for model '{model}' could be started: {reason}"
+
+    def reset(self, model: str) -> RestartView:
+        """Forget what the model's workers died of: the cause is cured. One that is to start when
+        the budget allows it starts now."""
+        slot = self._slot(model)
+        slot.budget.reset()
+        slot.reason = None
+        if slot.timer is not None:
+            slot.timer.cancel()
+            self._due(slot)
+        return self._restart(slot)
+
+    def restarts(self) -> list[RestartView]:
+        """How it stands with each model that this parent has started workers of."""
+        return [self._restart(slot) for slot in self._slots.values()]
+
+    def _restart(self, slot: _Slot) -> RestartView:
+        now, budget = self._clock.monotonic(), slot.budget
+        return RestartView(
+            model=slot.model,
+            deaths=budget.deaths(now),
+            limit=budget.limit,
+            window_s=budget.window_s,
+            exhausted=budget.exhausted,
+            next_try_s=budget.wait_s(now) or None,
+            reason=slot.reason,
+        )
 
     def served_since(self, model: str, when: datetime) -> bool:
         """Whether a worker of this model was ready at any time since then, as far as this parent

@@ -21,6 +21,7 @@ from app.domain.errors import (
     ShuttingDown,
     StorageFull,
 )
+from app.domain.fairness import estimate
 from app.domain.job import Durability, JobClass, JobState, NewJob
 from app.services.cancellation import Cancellation
 from app.services.clock import Clock
@@ -31,6 +32,7 @@ from app.services.following import Following, Ticket
 from app.services.jobs import Jobs
 from app.services.ledger import Ledger, LiveJob
 from app.services.models import Models
+from app.services.queues import Queues
 from app.services.recall import encode_request
 from app.services.relay import Relay
 from app.services.replays import Replays
@@ -64,6 +66,7 @@ class Submission:
         models: Models,
         ledger: Ledger,
         fleet: Fleet,
+        queues: Queues,
         relay: Relay,
         starts: Starts,
         returns: Returns,
@@ -81,6 +84,7 @@ class Submission:
         self._models = models
         self._ledger = ledger
         self._fleet = fleet
+        self._queues = queues
         self._relay = relay
         self._starts = starts
         self._returns = returns
@@ -278,6 +282,7 @@ class Submission:
         worker = self._fleet.get(live.generation) if live.generation is not None else None
         if worker is not None:
             worker.let_go(live)
+        self._queues.settle(live)
         self._ledger.remove(live)
 
     def _start_overdue(self, live: LiveJob) -> None:
@@ -304,14 +309,20 @@ class Submission:
     def _check_room(self, draft: JobDraft, also: int) -> None:
         if self._writer.depth + also >= self._settings.queue.writer_max:
             raise ServerOverloaded(retry_after_s=RETRY_AFTER_S)
-        waiting = self._relay.waiting_of(draft.job_class)
-        bytes_max = self._settings.queue.waiting_bytes_max
+        waiting = self._queues.of_class(draft.job_class)
         memory = self._ledger.request_bytes + _request_bytes(draft)
-        if waiting + also >= self._limits[draft.job_class] or memory > bytes_max:
-            self.refused_full += 1
-            error = QueueFull()
-            error.position = waiting
-            raise error
+        full = memory > self._settings.queue.waiting_bytes_max
+        if full or waiting + also >= self._limits[draft.job_class]:
+            raise self._full(QueueFull.__doc__, waiting)
+        own, own_max = self._queues.of_tenant(draft.tenant), self._settings.queue.tenant_max
+        if own_max and own + also >= own_max:
+            raise self._full("Too many of this tenant's requests wait already.", own)
+
+    def _full(self, message: str | None, position: int) -> QueueFull:
+        self.refused_full += 1
+        error = QueueFull(message)
+        error.position = position
+        return error
 
     def _live(self, draft: JobDraft) -> LiveJob:
         now = self._clock.now()
@@ -343,6 +354,7 @@ class Submission:
             new=new,
             request=draft.request,
             request_bytes=_request_bytes(draft),
+            cost=estimate(_request_bytes(draft), draft.request.max_tokens),
             state=JobState.SCHEDULED if later else JobState.AVAILABLE,
             channel=Channel(bounded=journaled),
         )
@@ -370,6 +382,7 @@ def _settings_of(draft: JobDraft) -> bytes:
     return msgspec.json.encode(
         {
             "messages": len(request.messages),
+            "chars": _request_bytes(draft),
             "max_tokens": request.max_tokens,
             "stops": len(request.stop),
             "sampling": msgspec.to_builtins(request.sampling),

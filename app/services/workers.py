@@ -20,6 +20,7 @@ from app.domain.worker_state import WorkerEvent, WorkerState
 from app.services.clock import Clock
 from app.services.endings import Endings
 from app.services.fleet import Fleet, Worker
+from app.services.queues import Queues
 from app.services.relay import Relay
 from app.services.rescue import Rescue
 from app.services.starts import Starts
@@ -50,6 +51,7 @@ class Workers:
     def __init__(
         self,
         fleet: Fleet,
+        queues: Queues,
         relay: Relay,
         rescue: Rescue,
         endings: Endings,
@@ -59,6 +61,7 @@ class Workers:
         drain_socket: Callable[[], None],
     ) -> None:
         self._fleet = fleet
+        self._queues = queues
         self._relay = relay
         self._rescue = rescue
         self._endings = endings
@@ -92,6 +95,11 @@ class Workers:
         """This worker cannot be worked with: its jobs are taken back, then its process is
         killed."""
         self._give_up(worker, reason, counted=True, culprit=culprit)
+
+    def stalled(self, worker: Worker, reason: str) -> None:
+        """This worker does nothing any more: killed by us, but the death is held against those of
+        its jobs that do not get on."""
+        self._give_up(worker, reason, counted=True, blamed=True)
 
     def replace(self, worker: Worker, reason: str) -> None:
         """The parent gives this worker up for its own reasons: nothing is held against its jobs."""
@@ -150,13 +158,19 @@ class Workers:
                     await self._fleet.empty.wait()
 
     def _give_up(
-        self, worker: Worker, reason: str, *, counted: bool, culprit: JobId | None = None
+        self,
+        worker: Worker,
+        reason: str,
+        *,
+        counted: bool,
+        blamed: bool = False,
+        culprit: JobId | None = None,
     ) -> None:
         worker.given_up = True
         if worker.state is WorkerState.LOST:
             self.lost(worker)
         else:
-            self._rescue.lose(worker, reason, counted=counted, culprit=culprit)
+            self._rescue.lose(worker, reason, counted=counted, blamed=blamed, culprit=culprit)
 
     def _stop(self, worker: Worker) -> None:
         if worker.state not in (WorkerState.STARTING, WorkerState.READY):
@@ -176,15 +190,22 @@ class Workers:
 
     def _died(self, worker: Worker, exit_: ProcessExit, reason: str) -> None:
         self.deaths += 1
-        self._starts.died(worker, reason, charged=not worker.given_up and not self._stopping)
-        self._rescue.lose(worker, str(exit_), counted=not self._stopping)
+        unasked = not worker.given_up and not self._stopping
+        alone = self._queues.runs_alone(worker)
+        unseen = (
+            worker.adopted and worker.session.heard_at is None
+        )  # it died with an earlier parent
+        self._starts.died(worker, reason, charged=unasked and not alone)
+        self._rescue.lose(
+            worker, str(exit_), counted=not self._stopping, blamed=unasked and not unseen
+        )
         self._over(worker, exit_)
         if worker.ready is None and not worker.adopted and not self._stopping:
             self._fail_waiting(worker.model)
         self._start_if_wanted(worker.model)
 
     def _start_if_wanted(self, model: str) -> None:
-        if self._relay.waiting(model):
+        if self._queues.waits_for(model):
             self._starts.want(model)
 
     def _over(self, worker: Worker, exit_: ProcessExit) -> None:
@@ -202,7 +223,7 @@ class Workers:
         """A worker that died before it was ready: callers who wait for it are told why, now.
         Durable jobs wait on: the cause may be cured before their deadline."""
         failure = Failure(code="model_unavailable", message=self._starts.told(model))
-        for live in self._relay.waiting(model):
+        for live in self._queues.of_model(model):
             foreground = live.new.durability is not Durability.DURABLE
             if foreground and self._relay.withdraw(live):
                 self._endings.end_waiting(live, JobState.FAILED, failure)

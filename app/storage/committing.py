@@ -117,10 +117,8 @@ class Committer:
         return [COMMITTED] * len(operations)
 
     def _one_by_one(self, operations: Sequence[Operation]) -> list[Result]:
-        results: list[Result] = []
         self._unplaced = 0
-        for operation in operations:
-            results.append(self._under_savepoint(operation))
+        results = [self._under_savepoint(operation) for operation in operations]
         place(self._driver, self._unplaced)
         return results
 

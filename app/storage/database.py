@@ -154,7 +154,7 @@ def _ready(path: Path, now: datetime) -> tuple[Identity, Path | None]:
     with closing(writer_connection(path)) as driver:
         schema.check(driver)
         backup = schema.migrate(driver, path, now) if schema.pending(driver) else None
-        return next_start(driver), backup
+        return next_start(driver, path), backup
 
 
 def _no_room(error: OSError | sqlite3.Error) -> bool:

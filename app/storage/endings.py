@@ -43,7 +43,7 @@ GIVE_BACK: Final = Statement(
     Rank.JOB_GIVE_BACK,
     "UPDATE job SET state = :state, available_at = :due, scheduled_at = :due, claimed_at = NULL,"
     " losses = losses + :lost, preemptions = preemptions + :preempted,"
-    " failures = failures + :failed"
+    " failures = failures + :failed, held_deaths = :held_deaths, held_alone = :held_alone"
     " WHERE id = :job AND state = 'running' AND attempt = :attempt AND stop_reason IS NULL",
 )
 
@@ -79,6 +79,10 @@ class GiveBack(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     counted: bool = True
     """Whether a loss or a pre-emption counts against its own limit."""
+    held_deaths: int = 0
+    """Deaths of workers that are held against the job by now."""
+    held_alone: bool = False
+    """Whether it must run alone, until it gets further."""
 
 
 def running_end_steps(
@@ -108,6 +112,8 @@ def give_back_steps(back: GiveBack) -> list[Step]:
         "lost": int(back.counted and back.outcome == "lost"),
         "preempted": int(back.counted and back.outcome == "preempted"),
         "failed": int(failed),
+        "held_deaths": back.held_deaths,
+        "held_alone": int(back.held_alone),
     }
     attempt = _attempt_end(back.job, back.attempt, back.outcome, back.now, back.failure, 0)
     return [Step(GIVE_BACK, params, back.job), *attempt]

@@ -20,6 +20,7 @@ from app.storage.endings import (
     running_end_steps,
 )
 from app.storage.operations import (
+    NewReceipt,
     NewReport,
     Operation,
     Params,
@@ -142,13 +143,14 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True):
 class FrameOperation:
     """Builds the operation of frame ``seq`` (from 1) of a generation. Call ``build`` last."""
 
-    __slots__ = ("_generation", "_reports", "_seq", "_steps", "_subjects", "_totals")
+    __slots__ = ("_generation", "_receipts", "_reports", "_seq", "_steps", "_subjects", "_totals")
 
     def __init__(self, generation: GenerationId, seq: int) -> None:
         self._generation = generation
         self._seq = seq
         self._steps: list[Step] = []
         self._reports: list[NewReport] = []
+        self._receipts: list[NewReceipt] = []
         self._subjects: dict[str, None] = {}
         self._totals = {"jobs": 0, "prompt": 0, "cached": 0, "completion": 0, "reasoning": 0}
 
@@ -234,6 +236,10 @@ class FrameOperation:
         """The command's answer is in this frame: it need not be sent again."""
         self._steps.append(Step(_ANSWERED, {"id": command}, self._generation))
 
+    def receipt(self, receipt: NewReceipt) -> None:
+        """The worker's own count is in this frame: its receipt is written with it."""
+        self._receipts.append(receipt)
+
     def build(self, *, lazy: bool = False) -> Operation:
         """The operation. ``lazy`` when it holds nothing but tokens of attached jobs."""
         cursor: Params = {"generation": self._generation, "seq": self._seq, **self._totals}
@@ -244,6 +250,7 @@ class FrameOperation:
             reads=(self._generation,),
             steps=in_commit_order(self._steps),
             reports=tuple(self._reports),
+            receipts=tuple(self._receipts),
             lazy=lazy,
         )
 

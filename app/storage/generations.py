@@ -32,7 +32,6 @@ from app.storage.sql import insert
 from shared.ids import GenerationId
 
 
-
 def _from(event: GateEvent, to: Gate) -> str:
     gates = ", ".join(f"'{gate}'" for gate in sources(event, to))
     return f"gate IN ({gates})"

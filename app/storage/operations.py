@@ -155,6 +155,11 @@ class Operation:
     patient: bool = True
     forgets: bool = False
 
+    @property
+    def publishes(self) -> bool:
+        """Whether reports may become visible with it."""
+        return bool(self.reports or self.receipts)
+
     def __post_init__(self) -> None:
         ranks = [step.statement.rank for step in self.steps]
         if ranks != sorted(ranks):

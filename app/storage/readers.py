@@ -10,16 +10,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 
 class Readers:
-    """The store's readers. What is not committed is not seen."""
+    """The store's readers. What is not committed is not seen. ``reads`` counts snapshots."""
 
     def __init__(self, engine: AsyncEngine, path: Path) -> None:
         self._engine = engine
         self.path = path
+        self.reads = 0
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[AsyncConnection]:
         """A connection on which all reads see the store at one moment. Keep it short: while it
         lasts the write-ahead log cannot be emptied past it."""
+        self.reads += 1
         async with self._engine.begin() as connection:
             yield connection
 

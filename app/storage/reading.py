@@ -23,7 +23,7 @@ from app.storage.rows import (
     job_from,
     report_from,
 )
-from app.storage.tables import attempt, chunk, command, drain, generation, job, report
+from app.storage.tables import attempt, chunk, command, drain, generation, job, receipt, report
 from shared.ids import CommandId, GenerationId, JobId, id_body
 
 _JOB = sa.select(
@@ -120,6 +120,18 @@ async def load_delivered(readers: Readers) -> dict[JobId, dict[int, int]]:
     return {job_id: dict(counts) for job_id, counts in delivered.items()}
 
 
+async def load_prefills(readers: Readers) -> dict[JobId, int]:
+    """Tokens of its context that each open job had computed in the attempt that got furthest, of
+    those that have ended."""
+    query = (
+        sa.select(attempt.c.job, sa.func.max(attempt.c.prefill_tokens).label("furthest"))
+        .join(job, job.c.id == attempt.c.job)
+        .where(job.c.finalized_at.is_(None), attempt.c.outcome.is_not(None))
+        .group_by(attempt.c.job)
+    )
+    return {JobId(row["job"]): row["furthest"] for row in await readers.rows(query)}
+
+
 async def load_generations(readers: Readers) -> list[GenerationRow]:
     """Generations whose process may still live, oldest first."""
     query = sa.select(generation).where(generation.c.state != "gone").order_by(generation.c.id)
@@ -130,6 +142,15 @@ async def load_generation(readers: Readers, generation_id: GenerationId) -> Gene
     """This generation, if there was one."""
     row = await readers.row(sa.select(generation).where(generation.c.id == generation_id))
     return None if row is None else generation_from(row)
+
+
+async def load_missing_receipts(readers: Readers) -> list[GenerationId]:
+    """Generations that are over and have no receipt."""
+    query = sa.select(generation.c.id).where(
+        generation.c.state.in_(["lost", "gone"]),
+        generation.c.id.not_in(sa.select(receipt.c.generation)),
+    )
+    return [GenerationId(row["id"]) for row in await readers.rows(query)]
 
 
 async def load_commands(readers: Readers, generation_id: GenerationId) -> list[CommandRow]:

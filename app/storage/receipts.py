@@ -30,8 +30,8 @@ _STANDING: Final = (
     " reasoning_tokens FROM receipt WHERE generation = :generation"
 )
 _STAND: Final = (
-    "INSERT INTO receipt (generation, revision, rank, jobs, prompt_tokens, cached_tokens,"
-    " completion_tokens, reasoning_tokens) VALUES (:generation, :revision, :rank, :jobs,"
+    "INSERT INTO receipt (generation, id, revision, rank, jobs, prompt_tokens, cached_tokens,"
+    " completion_tokens, reasoning_tokens) VALUES (:generation, :id, :revision, :rank, :jobs,"
     " :prompt_tokens, :cached_tokens, :completion_tokens, :reasoning_tokens)"
     " ON CONFLICT (generation) DO UPDATE SET revision = excluded.revision, rank = excluded.rank,"
     " jobs = excluded.jobs, prompt_tokens = excluded.prompt_tokens,"
@@ -56,7 +56,7 @@ _ACK: Final = Statement(
     CommitRank.RECEIPT_ACK,
     "UPDATE receipt SET acked_revision = max(acked_revision, :revision),"
     " acked_at = iif(acked_revision < :revision, :now, acked_at)"
-    " WHERE generation = :generation AND revision >= :revision",
+    " WHERE id = :id AND revision >= :revision",
 )
 
 
@@ -116,14 +116,14 @@ def write_receipts(receipts: Sequence[NewReceipt]) -> Operation:
     )
 
 
-def ack_receipt(generation: GenerationId, revision: int, now: datetime) -> Operation:
-    """This revision has arrived where receipts are booked. An older one than that which stands
-    leaves it pending. Void when there is no such revision. A full disk is answered."""
-    params: Params = {"generation": generation, "revision": revision, "now": micros(now)}
+def ack_receipt(receipt_id: ReportId, revision: int, now: datetime) -> Operation:
+    """This revision has arrived where receipts are booked. One that is not the latest leaves the
+    receipt pending. Void when there is no such revision. A full disk is answered."""
+    params: Params = {"id": receipt_id, "revision": revision, "now": micros(now)}
     return Operation(
         name="ack_receipt",
-        subjects=(generation, "receipts"),
-        steps=(Step(_ACK, params, generation),),
+        subjects=(receipt_id,),
+        steps=(Step(_ACK, params, receipt_id),),
         patient=False,
     )
 
@@ -159,10 +159,10 @@ def _stand(driver: sqlite3.Connection, generation: GenerationId, standing: Stand
     """This receipt stands from now on; those before it become tombstones."""
     row = {
         "generation": generation,
+        "id": report_id("generation", generation),
         "revision": standing.revision,
         "rank": int(standing.rank),
         **msgspec.structs.asdict(standing.totals),
     }
     driver.execute(_STAND, row)
-    identifier: ReportId = report_id("generation", generation)
-    driver.execute(_TOMBSTONE, {"id": identifier, "revision": standing.revision})
+    driver.execute(_TOMBSTONE, {"id": row["id"], "revision": standing.revision})

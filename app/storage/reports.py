@@ -17,6 +17,7 @@ from app.storage.operations import NewReport
 from shared.ids import report_id
 from shared.totals import GenerationTotals
 
+
 class ReportedFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job failed, with the code of the table of errors."""
 

@@ -29,7 +29,7 @@ from app.domain.errors import ServerOverloaded
 from app.storage.committing import CommitHooks
 from app.storage.errors import StoreError, StoreFailed, StoreFull
 from app.storage.limits import WriterLimits
-from app.storage.operations import Operation, Outcome
+from app.storage.operations import COMMITTED, Operation, Outcome
 from app.storage.writer_thread import Done, Pending, ThreadEvents, WriterCounts, WriterThread
 
 OutcomeFuture: TypeAlias = "asyncio.Future[Outcome]"
@@ -74,6 +74,8 @@ class Writer:
         self._failure: StoreError | None = None
         self.full = False
         self.sparing = False
+        self.on_published: list[Callable[[], None]] = []
+        """Called on the loop after each commit that may have added to the feed of reports."""
         events = ThreadEvents(
             done=partial(self._post, self._done),
             full=partial(self._post, self._full),
@@ -182,10 +184,15 @@ class Writer:
 
     def _done(self, done: Done, idle: bool) -> None:  # noqa: FBT001 - the thread's own words
         self._in_thread -= len(done)
+        published = False
         for pending, result in done:
             settle(pending.future, result)
+            published |= result is COMMITTED and pending.operation.publishes
         if idle:
             self._next()
+        if published:
+            for told in self.on_published:
+                told()
 
     def _next(self) -> None:
         """The thread has nothing left: hand over at once what has gathered meanwhile."""

@@ -38,6 +38,7 @@ FROM feed
 RECEIPT = """
 CREATE TABLE receipt (
     generation TEXT NOT NULL,
+    id TEXT NOT NULL,
     revision INTEGER NOT NULL,
     rank INTEGER NOT NULL,
     jobs INTEGER NOT NULL,
@@ -48,6 +49,7 @@ CREATE TABLE receipt (
     acked_revision INTEGER DEFAULT 0 NOT NULL,
     acked_at INTEGER,
     CONSTRAINT receipt_key PRIMARY KEY (generation),
+    CONSTRAINT receipt_id_unique UNIQUE (id),
     CONSTRAINT receipt_rank_known CHECK (rank BETWEEN 1 AND 3),
     CONSTRAINT receipt_revisions_range CHECK (
         revision >= 1 AND acked_revision BETWEEN 0 AND revision

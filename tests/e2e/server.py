@@ -158,6 +158,7 @@ class Site:
             "storage.data_dir": self.data_dir,
             "storage.cache_dir": self.cache_dir,
             "models.hub_cache": self.root / "hub",
+            "storage.ballast_bytes": 0,
             "worker.heartbeat_interval_s": 0.2,
             **settings,
         }

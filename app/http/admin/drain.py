@@ -16,11 +16,13 @@ from app.http.admin.schema import (
     DrainRequest,
     StatusObject,
     drain_object,
+    restart_object,
+    worker_object,
 )
 from app.http.body import read_body
 from app.http.documentation import Body, Documented, answers
 from app.http.explaining import decode
-from app.http.ports import Draining, Overview
+from app.http.ports import Administration, Draining, Overview
 from app.http.query import Query
 
 HttpRequest = Request[Any, Any, Any]
@@ -43,8 +45,11 @@ _JSON: Final = msgspec.json.Encoder()
 class AdminDoor:
     """Turns operators' requests into calls of the services."""
 
-    def __init__(self, draining: Draining, overview: Overview) -> None:
+    def __init__(
+        self, draining: Draining, administration: Administration, overview: Overview
+    ) -> None:
         self._draining = draining
+        self._administration = administration
         self._overview = overview
 
     async def drain(self, request: HttpRequest) -> Response[bytes]:
@@ -89,6 +94,8 @@ class AdminDoor:
             ready=readiness.ready,
             reason=readiness.reason,
             drain=None if drain is None else drain_object(drain),
+            workers=[worker_object(worker) for worker in self._administration.workers()],
+            restarts=[restart_object(model) for model in self._administration.restarts()],
         )
 
 
@@ -153,7 +160,8 @@ class AdminController(Controller):
     async def status(
         self, request: HttpRequest, admin: NamedDependency[AdminDoor]
     ) -> Response[Any]:
-        """Whether work is taken and handed out, and if not, why."""
+        """Whether work is taken and handed out, and if not, why; the workers, and whether more of
+        them may start."""
         return admin.status(request)
 
 

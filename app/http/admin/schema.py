@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from app.domain.view import DrainView
+from app.domain.view import DrainView, RestartView, WorkerView
 from app.http.ports import DrainMode
 
 DRAIN_S_DEFAULT: Final = 30.0
@@ -40,6 +40,42 @@ class DrainObject(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
 
 
+class LoadingObject(msgspec.Struct, frozen=True):
+    """How far a worker has come with loading its model."""
+
+    stage: str
+    done: int
+    total: int
+
+
+class WorkerObject(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker. `rows` is how many jobs it can run at once, `running` how many it said it runs,
+    `held` how many were given to it and have not ended."""
+
+    generation: str
+    model: str
+    state: str
+    pid: int | None
+    rows: int | None
+    running: int | None
+    held: int
+    loading: LoadingObject | None
+
+
+class RestartObject(msgspec.Struct, frozen=True, kw_only=True):
+    """What the deaths of a model's workers allow. After `limit` deaths within `window_s` the budget
+    is exhausted, and one start is tried in `next_try_s`. `reason` is what the last one died of."""
+
+    object: Literal["restart_budget"] = "restart_budget"
+    model: str
+    deaths: int
+    limit: int
+    window_s: float
+    exhausted: bool
+    next_try_s: float | None
+    reason: str | None
+
+
 class StatusObject(msgspec.Struct, frozen=True, kw_only=True):
     """How the server stands: whether it takes and hands out work, and why not."""
 
@@ -48,6 +84,18 @@ class StatusObject(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     reason: str | None
     drain: DrainObject | None
+    workers: list[WorkerObject]
+    restarts: list[RestartObject]
+
+
+def worker_object(worker: WorkerView) -> WorkerObject:
+    """One worker."""
+    return msgspec.convert(worker, WorkerObject, from_attributes=True)
+
+
+def restart_object(restart: RestartView) -> RestartObject:
+    """One model's budget."""
+    return msgspec.convert(restart, RestartObject, from_attributes=True)
 
 
 def drain_object(drain: DrainView) -> DrainObject:

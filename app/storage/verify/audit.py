@@ -23,6 +23,7 @@ from app.storage.verify.file import file
 from app.storage.verify.jobs import endings, states
 from app.storage.verify.journal import journal
 from app.storage.verify.payloads import checksums, durability
+from app.storage.verify.receipts import receipts
 from app.storage.verify.reports import reports, reports_agree
 from app.storage.verify.tokens import tokens
 from app.storage.verify.violation import Violation
@@ -35,6 +36,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     endings,
     reports,
     reports_agree,
+    receipts,
     journal,
     fence,
     tokens,

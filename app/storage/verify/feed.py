@@ -24,6 +24,24 @@ _PLACES: Final = (
         "SELECT 'feed', last, (SELECT max(seq) FROM report) FROM feed"
         " WHERE last <> (SELECT max(seq) FROM report)",
     ),
+    Rule(
+        "counts {} as deleted, and the first report is at {}",
+        "SELECT 'feed', pruned, (SELECT min(seq) FROM report) FROM feed"
+        " WHERE pruned + 1 <> (SELECT min(seq) FROM report)",
+    ),
+    Rule(
+        "counts {} bytes, and the reports have {}",
+        "SELECT 'feed', bytes, size FROM feed,"
+        " (SELECT coalesce(sum(length(payload)), 0) AS size FROM report) WHERE bytes <> size",
+    ),
+    Rule(
+        "{} has acknowledged up to {}, and the feed ends at {}",
+        "SELECT name, name, acked, last FROM consumer, feed WHERE acked > last",
+    ),
+    Rule(
+        "{} is live, and what it has not read is deleted up to {}",
+        "SELECT name, name, pruned FROM consumer, feed WHERE state = 'live' AND passed < pruned",
+    ),
 )
 
 

@@ -22,6 +22,7 @@ from shared.ids import JobId
 from shared.messages import Finish, Part, Text
 from tests.integration.http.job_doubles import (
     CREATED_AT,
+    FakeAdministration,
     FakeDraining,
     FakeJobs,
     job_id,
@@ -111,7 +112,7 @@ def open_gate() -> asyncio.Event:
 
 
 @dataclass(eq=False)
-class FakeServices(FakeJobs, FakeDraining):
+class FakeServices(FakeJobs, FakeDraining, FakeAdministration):
     """All ports at once. ``script`` says what happens to a job as it is submitted."""
 
     script: Callable[[FakeTicket], None] = lambda _ticket: None
@@ -138,6 +139,7 @@ class FakeServices(FakeJobs, FakeDraining):
             cancellation=self,
             jobs=self,
             draining=self,
+            administration=self,
             overview=self,
         )
 

@@ -7,9 +7,17 @@ from typing import Any
 import msgspec
 
 from app.domain.draft import JobDraft
-from app.domain.errors import JobNotFound
+from app.domain.errors import JobNotFound, ModelNotFound
 from app.domain.job import Durability, JobClass, JobState, StopReason, Usage
-from app.domain.view import ChoiceView, DrainView, JobPage, JobView, OutputItem
+from app.domain.view import (
+    ChoiceView,
+    DrainView,
+    JobPage,
+    JobView,
+    OutputItem,
+    RestartView,
+    WorkerView,
+)
 from app.http.ports import DrainMode
 from shared.ids import JobId
 
@@ -177,3 +185,39 @@ class FakeDraining:
 
     async def resume(self) -> None:
         self.draining = False
+
+
+@dataclass(eq=False, kw_only=True)
+class FakeAdministration:
+    """Workers that a test says there are, and the models whose budget was reset."""
+
+    living: tuple[WorkerView, ...] = ()
+    budgets: dict[str, RestartView] = field(default_factory=dict[str, RestartView])
+    resets: list[str] = field(default_factory=list[str])
+
+    def workers(self) -> tuple[WorkerView, ...]:
+        return self.living
+
+    def restarts(self) -> list[RestartView]:
+        return list(self.budgets.values())
+
+    def reset(self, model: str) -> RestartView:
+        self.resets.append(model)
+        if model not in self.budgets:
+            raise ModelNotFound
+        self.budgets[model] = restart_view(model)
+        return self.budgets[model]
+
+
+def restart_view(model: str, **changes: Any) -> RestartView:
+    """A budget of which nothing is used, with changes."""
+    view = RestartView(
+        model=model,
+        deaths=0,
+        limit=3,
+        window_s=60.0,
+        exhausted=False,
+        next_try_s=None,
+        reason=None,
+    )
+    return msgspec.structs.replace(view, **changes)

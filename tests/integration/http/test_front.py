@@ -155,7 +155,9 @@ async def test_a_request_is_logged_with_its_job_and_never_with_its_text(
     assert "answer" not in line
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://localhost.evil.example"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://localhost.evil.example"]
+)
 async def test_a_page_of_another_site_cannot_start_a_job(origin: str) -> None:
     services = FakeServices()
     async with serving(services) as server, connect(server.port) as client:

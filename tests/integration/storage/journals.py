@@ -18,6 +18,8 @@ from tests.integration.storage.making import (
     start_job,
 )
 
+ROWS_PER_FRAME = 100
+
 _ENCODE = msgspec.msgpack.encode
 _TOKENS = msgspec.msgpack.Decoder(list[int])
 _PARTS = msgspec.msgpack.Decoder(list[Part])
@@ -69,11 +71,11 @@ class Journals:
         frame.accepted(
             new.id, 1, now=NOW, prompt_tokens=7, cached_tokens=0, digest="d", fingerprint="f"
         )
-        chunks = rows_of(rows, number)
-        for chunk in chunks:
+        for count, chunk in enumerate(rows_of(rows, number)):
+            if count % ROWS_PER_FRAME == 0:
+                await self._submit(frame)
+                frame = self._frame()
             frame.journal(chunk)
-            await self._submit(frame)
-            frame = self._frame()
         usage = Usage(prompt_tokens=7, completion_tokens=rows)
         frame.ended(new, make_ending(number, usage=usage), stop_reason=None)
         await self._submit(frame)

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 import msgspec
 
 from app.domain.job import Claim, Durability, Ending, JobClass, JobState, NewJob, Usage
+from app.domain.receipts import Rank
 from app.storage.committing import CommitHooks
 from app.storage.database import DATABASE_NAME, Database
 from app.storage.generations import generation_ready, insert_generation
 from app.storage.jobs import insert_job
 from app.storage.limits import WriterLimits
-from app.storage.operations import Committed
+from app.storage.operations import Committed, NewReceipt
 from shared.ids import CommandId, GenerationId, JobId
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -68,6 +70,12 @@ def make_ending(number: int = 1, **overrides: Any) -> Ending:
         finalized_at=NOW + timedelta(seconds=1),
     )
     return msgspec.structs.replace(ending, **overrides)
+
+
+def make_receipt(asked: Rank = Rank.CRASH, **overrides: Any) -> NewReceipt:
+    """The receipt of ``GENERATION``, which has died."""
+    receipt = NewReceipt(generation=GENERATION, asked=asked, now=NOW + timedelta(seconds=9))
+    return replace(receipt, **overrides)
 
 
 @asynccontextmanager

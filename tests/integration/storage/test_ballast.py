@@ -165,12 +165,12 @@ async def test_without_a_ballast_only_a_disk_that_is_full_refuses(data_dir: Path
 def full_until_dropped(ballast: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No room for the start's own record, but for the ballast's."""
 
-    def start(driver: sqlite3.Connection) -> Identity:
+    def start(driver: sqlite3.Connection, path: Path) -> Identity:
         if ballast.exists():
             error = sqlite3.OperationalError("database or disk is full")
             error.sqlite_errorcode = sqlite3.SQLITE_FULL
             raise error
-        return next_start(driver)
+        return next_start(driver, path)
 
     monkeypatch.setattr(database_module, "next_start", start)
 

@@ -6,7 +6,6 @@ from app.domain.job import JobState, StopReason
 from app.domain.worker_state import WorkerState
 from app.storage.database import Database
 from app.storage.endings import GiveBack
-from app.storage.errors import OperationFailed
 from app.storage.generations import (
     generation_gone,
     generation_process,
@@ -16,7 +15,7 @@ from app.storage.generations import (
     stop_generation,
 )
 from app.storage.jobs import request_stop
-from app.storage.operations import Committed, NewReport, Void
+from app.storage.operations import Committed, Void
 from app.storage.reading import (
     load_attempts,
     load_commands,
@@ -25,7 +24,6 @@ from app.storage.reading import (
     load_job,
     load_reports,
 )
-from app.storage.reports import GenerationReport, generation_report
 from shared.failures import Failure
 from shared.ids import GenerationId
 from tests.integration.storage.making import (
@@ -33,29 +31,13 @@ from tests.integration.storage.making import (
     NOW,
     job_id,
     make_ending,
+    make_receipt,
     start_generation,
     start_job,
 )
 
 COMMITTED = Committed()
 CRASH = Failure(code="worker_crashed", message="It died.", retryable=True)
-
-
-def make_receipt(total: int = 0, revision: int = 1, rank: int = 0) -> NewReport:
-    from app.domain.job import Usage
-
-    payload = GenerationReport(
-        generation=GENERATION,
-        outcome="crashed",
-        reason="died",
-        complete=False,
-        usage=Usage(completion_tokens=total),
-        model="tiny",
-        jobs=1,
-        created_at=NOW,
-        ended_at=NOW,
-    )
-    return generation_report(payload, revision=revision, rank=rank)
 
 
 async def test_a_generation_over_its_life(database: Database) -> None:
@@ -139,33 +121,6 @@ async def test_a_generation_is_lost_once_and_keeps_its_reason_when_gone(
     row = await load_generation(database.readers, GENERATION)
     assert row is not None
     assert (row.exit_reason, row.exit_signal) == ("silent", 9)
-
-
-async def test_a_better_receipt_takes_a_new_place_and_the_old_one_stays(
-    database: Database,
-) -> None:
-    await start_generation(database)
-    await database.writer.submit(lose_generation(GENERATION, NOW, "x", receipt=make_receipt(1)))
-    better = generation_gone(GENERATION, NOW, None, 9, "x", make_receipt(5, revision=2, rank=1))
-    assert await database.writer.submit(better) == COMMITTED
-    reports = await load_reports(database.readers)
-    assert [(r.revision, r.seq, r.tombstone, r.rank) for r in reports] == [
-        (1, 1, True, 0),
-        (2, 2, False, 1),
-    ]
-
-
-async def test_a_second_first_receipt_is_refused_and_undoes_its_operation(
-    database: Database,
-) -> None:
-    await start_generation(database)
-    await database.writer.submit(lose_generation(GENERATION, NOW, "x", receipt=make_receipt(1)))
-    again = generation_gone(GENERATION, NOW, None, 9, "x", make_receipt(2))
-    with pytest.raises(OperationFailed, match=r"report\.insert"):
-        await database.writer.submit(again)
-    row = await load_generation(database.readers, GENERATION)
-    assert row is not None
-    assert row.state is WorkerState.LOST
 
 
 async def test_generations_that_may_still_live_are_listed_oldest_first(

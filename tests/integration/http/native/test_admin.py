@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from app.domain.view import LoadingView, WorkerView
 from tests.integration.http.doubles import FakeServices, State
+from tests.integration.http.job_doubles import restart_view
 from tests.integration.http.serving import serving
 from tests.integration.http.wire import ask
 
@@ -116,12 +118,87 @@ async def test_status_says_whether_a_generation_would_start() -> None:
         "ready": True,
         "reason": None,
         "drain": None,
+        "workers": [],
+        "restarts": [],
     }
     assert (loading["ready"], loading["reason"]) == (False, "the model is loading")
 
 
+async def test_status_tells_of_workers_and_of_what_their_deaths_allow() -> None:
+    loading = WorkerView(
+        generation="gen_1",
+        model="org/model",
+        state="starting",
+        pid=17,
+        rows=None,
+        running=None,
+        held=2,
+        loading=LoadingView("weights", 5, 10),
+    )
+    spent = restart_view("org/model", deaths=3, exhausted=True, next_try_s=60.0, reason="it burnt")
+    services = FakeServices(living=(loading,), budgets={"org/model": spent})
+    async with serving(services) as server:
+        told = (await ask(server.port, STATUS)).json()
+    assert told["workers"] == [
+        {
+            "generation": "gen_1",
+            "model": "org/model",
+            "state": "starting",
+            "pid": 17,
+            "rows": None,
+            "running": None,
+            "held": 2,
+            "loading": {"stage": "weights", "done": 5, "total": 10},
+        }
+    ]
+    assert told["restarts"] == [
+        {
+            "object": "restart_budget",
+            "model": "org/model",
+            "deaths": 3,
+            "limit": 3,
+            "window_s": 60.0,
+            "exhausted": True,
+            "next_try_s": 60.0,
+            "reason": "it burnt",
+        }
+    ]
+
+
+@pytest.mark.parametrize("model", ["tiny", "org/model", "a/b/reset"])
+async def test_a_models_budget_is_reset_whatever_its_id(model: str) -> None:
+    spent = restart_view(model, deaths=3, exhausted=True)
+    services = FakeServices(budgets={model: spent})
+    async with serving(services) as server:
+        answer = await ask(server.port, f"/admin/v1/models/{model}/reset", b"")
+    assert (answer.status, answer.json()["exhausted"]) == (200, False)
+    assert services.resets == [model]
+
+
 @pytest.mark.parametrize(
-    ("path", "sent"), [(DRAIN, None), (DRAIN, body()), (RESUME, b""), (STATUS, None)]
+    ("path", "status", "code"),
+    [
+        ("/admin/v1/models/nobody/reset", 404, "model_not_found"),
+        ("/admin/v1/models/tiny", 404, None),
+        ("/admin/v1/models/reset", 404, None),
+    ],
+)
+async def test_what_cannot_be_reset(path: str, status: int, code: str | None) -> None:
+    services = FakeServices(budgets={"tiny": restart_view("tiny")})
+    async with serving(services) as server:
+        answer = await ask(server.port, path, b"")
+    assert (answer.status, answer.error["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        (DRAIN, None),
+        (DRAIN, body()),
+        (RESUME, b""),
+        (STATUS, None),
+        ("/admin/v1/models/tiny/reset", b""),
+    ],
 )
 async def test_unknown_query_parameters_are_refused(path: str, sent: bytes | None) -> None:
     async with serving(FakeServices()) as server:

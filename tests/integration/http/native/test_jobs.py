@@ -450,6 +450,7 @@ async def test_the_document_describes_every_operation() -> None:
         "retrieveDrain",
         "resume",
         "retrieveStatus",
+        "resetModel",
     }
     request = found["createJob"]["requestBody"]["content"]["application/json"]["schema"]
     assert request["required"] == ["kind", "model", "body"]

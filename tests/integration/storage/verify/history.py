@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from app.domain.job import Durability, JobState, NewJob, StopReason, Usage
+from app.domain.receipts import Rank
 from app.domain.view import DrainView
 from app.storage.database import Database
 from app.storage.drains import end_drain, insert_drain
@@ -21,11 +22,11 @@ from app.storage.frames import FrameOperation, NewChunk
 from app.storage.generations import generation_gone, lose_generation
 from app.storage.idempotency import NewIdempotency
 from app.storage.jobs import claim_job, end_waiting_job, insert_job, request_stop
-from app.storage.operations import Committed, Operation
-from app.storage.reports import GenerationReport, generation_report
+from app.storage.operations import Committed, NewReceipt, Operation
 from shared.failures import Failure
 from shared.ids import CommandId, GenerationId
 from shared.messages import CloseItem, Finish, OpenItem, Part, Text
+from shared.totals import GenerationTotals
 from tests.integration.storage.making import (
     NOW,
     job_id,
@@ -165,30 +166,14 @@ async def on_the_first_worker(database: Database) -> None:
         GiveBack(job=job_id(number), attempt=1, outcome="lost", now=LATER, due_at=LATER)
         for number in (1, 2)
     ]
-    crash = receipt(revision=1, rank=0, complete=False)
-    sealed = receipt(revision=2, rank=2, complete=True)
+    crash = NewReceipt(generation=FIRST, asked=Rank.CRASH, now=LATER, detail="died")
+    own = GenerationTotals(4, 4 * PROMPT, 8, 10)
+    sealed = NewReceipt(generation=FIRST, asked=Rank.SEALED, now=LATER, own=own)
     await write(
         database,
         lose_generation(FIRST, LATER, "died", given_back=lost, receipt=crash),
         generation_gone(FIRST, LATER, None, 9, "killed", receipt=sealed),
     )
-
-
-def receipt(*, revision: int, rank: int, complete: bool) -> Any:
-    """What the first worker did."""
-    usage = Usage(prompt_tokens=4 * PROMPT, cached_tokens=8, completion_tokens=10)
-    payload = GenerationReport(
-        generation=FIRST,
-        outcome="lost",
-        reason="died",
-        complete=complete,
-        usage=usage,
-        model="tiny",
-        jobs=4,
-        created_at=NOW,
-        ended_at=LATER,
-    )
-    return generation_report(payload, revision=revision, rank=rank)
 
 
 async def on_the_second_worker(database: Database) -> None:

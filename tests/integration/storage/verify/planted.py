@@ -22,6 +22,11 @@ IDS: Final = {
 }
 """Names for the parameters of the scripts, and for subjects that are an id."""
 
+CONSUMER = (
+    "INSERT INTO consumer (name, acked, passed, created_at, seen_at, include_attached, kinds,"
+    " classes, tags) VALUES ('c', {0}, {0}, 1, 1, 0, '[]', '[]', '{{}}')"
+)
+
 PLANTED: Final = [
     *PLANTED_IN_OUTPUT,
     (
@@ -117,8 +122,32 @@ PLANTED: Final = [
     (
         "I3",
         "first",
-        "has a receipt, but never was",
-        "DELETE FROM generation WHERE id = :first",
+        "is over, but has no receipt",
+        "DELETE FROM receipt WHERE generation = :first",
+    ),
+    (
+        "I3",
+        "first",
+        "has a receipt of revision 2 that the feed does not show",
+        "DELETE FROM report WHERE kind = 'generation'",
+    ),
+    (
+        "I3",
+        "first",
+        "has a receipt of revision 2 in the feed, but revision 1 stands",
+        "UPDATE receipt SET revision = 1 WHERE generation = :first",
+    ),
+    (
+        "I6",
+        "first",
+        "its receipt says other totals than it has",
+        "UPDATE receipt SET jobs = jobs - 1 WHERE generation = :first",
+    ),
+    (
+        "I6",
+        "first",
+        "its receipt says more than it has",
+        "UPDATE receipt SET jobs = jobs + 1 WHERE generation = :first",
     ),
     (
         "I3",
@@ -148,6 +177,15 @@ PLANTED: Final = [
         "DELETE FROM report WHERE seq = 3",
     ),
     ("feed", "feed", "counts to 3, and the last report is at 7", "UPDATE feed SET last = 3"),
+    ("feed", "feed", "counts 1 as deleted, and the first", "UPDATE feed SET pruned = 1"),
+    ("feed", "feed", "counts 1 bytes, and the reports have", "UPDATE feed SET bytes = 1"),
+    ("feed", "c", "has acknowledged up to 99, and the feed ends at 7", CONSUMER.format(99)),
+    (
+        "feed",
+        "c",
+        "is live, and what it has not read is deleted up to 1",
+        f"{CONSUMER.format(0)}; UPDATE feed SET pruned = 1",
+    ),
     ("feed", "feed", "counts to 8, and the last report is at 7", "UPDATE feed SET last = 8"),
     (
         "commands",

@@ -8,7 +8,7 @@ PLANTED_IN_OUTPUT: Final = [
     (
         "I4",
         "one",
-        "row 2 of its output should be row 1",
+        "row 2 of its output begins at token ",
         "DELETE FROM chunk WHERE job = :one AND number = 1",
     ),
     (

@@ -1,0 +1,90 @@
+"""Receipts as whoever books them sees them: which are pending, and which were acknowledged."""
+
+from datetime import datetime
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy import RowMapping
+
+from app.domain.receipts import Rank
+from app.storage.encoding import checksum, moment
+from app.storage.readers import Readers
+from app.storage.reports import GenerationReport
+from app.storage.tables import receipt, report
+from shared.ids import ReportId
+
+_PAYLOAD = msgspec.json.Decoder(GenerationReport)
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest receipt of a generation. ``report`` is None when its report was deleted as old, or
+    is damaged; ``acked_revision`` is 0 when none was acknowledged."""
+
+    id: ReportId
+    generation: str
+    revision: int
+    rank: Rank
+    acked_revision: int
+    acked_at: datetime | None
+    report: GenerationReport | None
+
+    @property
+    def pending(self) -> bool:
+        """Whether what it says has not been acknowledged."""
+        return self.acked_revision < self.revision
+
+
+_RECEIPTS = (
+    sa.select(
+        receipt.c.id,
+        receipt.c.generation,
+        receipt.c.revision,
+        receipt.c.rank,
+        receipt.c.acked_revision,
+        receipt.c.acked_at,
+        report.c.seq,
+        report.c.checksum,
+        report.c.payload,
+    )
+    .select_from(receipt)
+    .outerjoin(
+        report, sa.and_(report.c.id == receipt.c.id, report.c.revision == receipt.c.revision)
+    )
+)
+
+
+async def load_pending_receipts(readers: Readers, limit: int) -> list[Receipt]:
+    """Receipts that were not acknowledged and whose reports are still kept, oldest first."""
+    query = (
+        _RECEIPTS.where(receipt.c.acked_revision < receipt.c.revision, report.c.seq.is_not(None))
+        .order_by(report.c.seq)
+        .limit(limit)
+    )
+    return [_receipt_from(row) for row in await readers.rows(query)]
+
+
+async def load_receipt(readers: Readers, receipt_id: ReportId) -> Receipt | None:
+    """This receipt, acknowledged or not."""
+    row = await readers.row(_RECEIPTS.where(receipt.c.id == receipt_id))
+    return None if row is None else _receipt_from(row)
+
+
+async def load_receipt_of(readers: Readers, generation: str) -> Receipt | None:
+    """The receipt of this generation, if it has one."""
+    row = await readers.row(_RECEIPTS.where(receipt.c.generation == generation))
+    return None if row is None else _receipt_from(row)
+
+
+def _receipt_from(row: RowMapping) -> Receipt:
+    payload: bytes | None = row["payload"]
+    if payload is not None and checksum(payload) != row["checksum"]:
+        payload = None
+    return Receipt(
+        id=row["id"],
+        generation=row["generation"],
+        revision=row["revision"],
+        rank=Rank(row["rank"]),
+        acked_revision=row["acked_revision"],
+        acked_at=None if row["acked_at"] is None else moment(row["acked_at"]),
+        report=None if payload is None else _PAYLOAD.decode(payload),
+    )
