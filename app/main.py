@@ -18,6 +18,7 @@ import uvicorn
 from app import log
 from app.http.application import create_app
 from app.http.ports import Ports
+from app.http.reports.ports import ReportPorts
 from app.product import Product, assemble
 from app.server import BACKLOG, CONNECTION_GRACE_S, Server, bind
 from app.services.clock import SystemClock
@@ -94,6 +95,7 @@ async def _run(product: Product, settings: Settings, listener: socket) -> None:
         draining=product.draining,
         administration=product.administration,
         overview=product.overview,
+        reports=ReportPorts(feed=product.reporting.feed, consumers=product.reporting.consumers),
     )
     config = uvicorn.Config(
         create_app(ports, settings.server, version=version()),

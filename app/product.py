@@ -39,6 +39,7 @@ from app.services.recall import Recall
 from app.services.reception import Reception
 from app.services.relay import Relay
 from app.services.replays import Replays
+from app.services.reporting import Reporting
 from app.services.rescue import Rescue
 from app.services.retention import Retention
 from app.services.returns import Returns
@@ -78,6 +79,7 @@ class Product:
     liveness: Liveness
     retention: Retention
     compaction: Compaction
+    reporting: Reporting
     workers: Workers
 
     async def start(self) -> None:
@@ -89,11 +91,13 @@ class Product:
         self.boot.go_on()
         self.retention.start()
         self.compaction.start()
+        self.reporting.parking.start()
 
     async def settle(self) -> None:
         """Admit nothing more, settle what is in flight, end every stream."""
         await self.shutdown.settle()
         self.following.stop()
+        self.reporting.feed.stop()
 
     async def stop(self) -> None:
         """Stop the workers, close the socket and the store."""
@@ -101,6 +105,7 @@ class Product:
         await self.workers.stop(grace_s)
         self.retention.stop()
         self.compaction.stop()
+        self.reporting.parking.stop()
         self.liveness.stop()
         await self.tasks.close()
         self.router.close()
@@ -286,6 +291,7 @@ class _Assembly:
             database, tasks, endings, self.fleet, clock, kept, self.launcher.logs
         )
         self.compaction = Compaction(database, tasks, endings, clock, kept.jobs_s)
+        self.reporting = Reporting.over(database, tasks, clock, kept)
 
     def _closed(self) -> str | None:
         """Why the server as a whole takes no work now."""
@@ -355,5 +361,6 @@ class _Assembly:
             ),
             retention=self.retention,
             compaction=self.compaction,
+            reporting=self.reporting,
             workers=self.workers,
         )

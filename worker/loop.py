@@ -83,6 +83,11 @@ class Preparing(Protocol):
         """How long neither can change."""
         ...
 
+    @property
+    def busy(self) -> bool:
+        """Whether a thread is at a job, even one that was given up."""
+        ...
+
 
 class Loop:
     """See the module. ``run`` returns the exit code once everything held has ended."""
@@ -150,7 +155,7 @@ class Loop:
         return not self._outlet.may_step and self._outlet.ask_for_resumed()
 
     def _wait(self) -> Sequence[ToLoop]:
-        patience_s = self._preparing.patience_s(self._clock()) if self._rows.pending else None
+        patience_s = self._preparing.patience_s(self._clock()) if self._preparing_some else None
         try:
             return self._inbox.get(timeout=patience_s)
         except Empty:
@@ -195,8 +200,12 @@ class Loop:
 
     # --- preparing -----------------------------------------------------------------------------
 
+    @property
+    def _preparing_some(self) -> bool:
+        return self._rows.pending > 0 or self._preparing.busy
+
     def _look_after_preparing(self) -> None:
-        if not self._rows.pending:
+        if not self._preparing_some:
             return
         now = self._clock()
         for held in self._preparing.overdue(now):

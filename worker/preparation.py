@@ -109,6 +109,11 @@ class Preparation:
         waits = [self._next_look(now, since) for _, since in self._occupied()]
         return min(waits, default=self._timeout_s)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a thread is at a job, even one that was given up."""
+        return any(desk.held is not None for desk in self._desks)
+
     def _next_look(self, now: float, since: float) -> float:
         spent_s = now - since
         limit_s = self._timeout_s if spent_s < self._timeout_s else 2 * self._timeout_s

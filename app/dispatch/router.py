@@ -173,7 +173,11 @@ class Router:
             messages = decode_to_parent(body)
         except MalformedFrame as error:
             self.malformed += 1
-            _log.warning("malformed_message", error=str(error)[:200], bytes=sum(map(len, parts)))
+            if self.malformed.bit_count() == 1:  # the 1st, 2nd, 4th, 8th …: a flood fills no disk
+                size = sum(map(len, parts))
+                _log.warning(
+                    "malformed_message", error=str(error)[:200], bytes=size, count=self.malformed
+                )
             return
         self._on_messages(identity, messages)
 

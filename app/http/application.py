@@ -20,6 +20,9 @@ from app.http.native.jobs import JobsDoor
 from app.http.openai.chat import ChatController, ChatDoor
 from app.http.openai.models import ModelsController, ModelsDoor
 from app.http.ports import Ports
+from app.http.reports.controller import ConsumersController, ReportsController
+from app.http.reports.door import ReportsDoor
+from app.http.reports.streaming import ReportStreamDoor
 from app.http.request_id import RequestId
 from app.http.sse import StreamLimits
 from app.services.entropy import Entropy
@@ -49,6 +52,8 @@ def create_app(
             ChatController,
             ModelsController,
             JobsController,
+            ReportsController,
+            ConsumersController,
             AdminController,
             AdminModelsController,
             HealthController,
@@ -57,6 +62,8 @@ def create_app(
             "chat": _always(ChatDoor(ports, limits, settings.body_bytes_max)),
             "jobs": _always(JobsDoor(ports, settings.body_bytes_max)),
             "events": _always(EventsDoor(ports.following, limits)),
+            "reports": _always(ReportsDoor(ports.reports)),
+            "report_stream": _always(ReportStreamDoor(ports.reports, limits)),
             "admin": _always(AdminDoor(ports.draining, ports.administration, ports.overview)),
             "workers": _always(WorkersDoor(ports.administration)),
             "models": _always(ModelsDoor(ports.overview)),

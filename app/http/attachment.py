@@ -35,7 +35,7 @@ class Attachment:
             self._cancellation.request_nowait(self.ticket.job_id)
 
     @property
-    def job_id(self) -> JobId:
+    def subject(self) -> JobId:
         """The job."""
         return self.ticket.job_id
 

@@ -22,11 +22,15 @@ Body = type[msgspec.Struct] | None
 
 ANSWERS: Final = {
     200: "The answer.",
+    201: "Made.",
     202: "Recorded.",
     400: "The request is malformed, or names what is unknown; `error.param` says where.",
+    403: "This is not answered to callers elsewhere.",
     404: "There is no such thing here.",
+    410: "What was asked for is not kept any more.",
+    412: "It is not as the request expects; the message says how it is.",
     413: "The body is too large.",
-    422: "The idempotency key was used for another request.",
+    422: "The key or name was used for something else.",
     429: "Too many jobs wait; `Retry-After` says when to come again.",
     503: "The server cannot take this now; `Retry-After` says when to come again.",
     507: "The disk is full.",

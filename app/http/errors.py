@@ -14,7 +14,7 @@ import structlog
 from litestar import MediaType, Request, Response
 from litestar.exceptions import HTTPException
 
-from app.domain import errors
+from app.domain import errors, report_errors
 from app.domain.errors import JobServerError
 from app.http.disconnect import ClientGone
 from app.http.request_id import CLIENT_CLOSED_REQUEST, request_id_of
@@ -34,6 +34,16 @@ STATUSES: Final[dict[type[JobServerError], int]] = {
     errors.JobNotFound: 404,
     errors.ModelNotFound: 404,
     errors.DrainNotFound: 404,
+    report_errors.LoopbackOnly: 403,
+    report_errors.ConsumerNotFound: 404,
+    report_errors.WorkerNotFound: 404,
+    report_errors.ConsumerParked: 410,
+    # Official clients send what meets a 409 again by themselves.
+    report_errors.CursorMoved: 412,
+    report_errors.ConsumerExists: 422,
+    report_errors.FeedEpochChanged: 400,
+    report_errors.CursorAhead: 400,
+    report_errors.StopIncomplete: 503,
     errors.RequestTooLarge: 413,
     # 421 is "this server does not answer for that host"; 403 would send people to look for a key.
     errors.HostNotAllowed: 421,
@@ -89,6 +99,13 @@ _JSON: Final = msgspec.json.Encoder()
 _log = structlog.stdlib.get_logger("http")
 
 
+class FeedPlace(msgspec.Struct, frozen=True):
+    """A place in the feed of reports."""
+
+    epoch: str
+    seq: int
+
+
 class QueuePosition(msgspec.Struct, frozen=True):
     """How many requests wait already."""
 
@@ -103,6 +120,7 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     param: str | None = None
     code: str | None = None
     queue: QueuePosition | msgspec.UnsetType = msgspec.UNSET
+    place: FeedPlace | msgspec.UnsetType = msgspec.UNSET
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
@@ -129,8 +147,17 @@ def error_answer(error: JobServerError) -> ErrorAnswer:
             param=error.param,
             code=error.code,
             queue=queue,
+            place=_place(error),
         )
     )
+
+
+def _place(error: JobServerError) -> FeedPlace | msgspec.UnsetType:
+    """Where a reader of reports stands, or may begin."""
+    if not isinstance(error, report_errors.ConsumerParked | report_errors.CursorMoved):
+        return msgspec.UNSET
+    place = error.place
+    return msgspec.UNSET if place is None else FeedPlace(place.epoch, place.seq)
 
 
 def retry_headers(error: JobServerError) -> dict[str, str]:

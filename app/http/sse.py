@@ -1,4 +1,4 @@
-"""Server-sent events: one job's events written to one connection.
+"""Server-sent events: those of one job, or of the feed of reports, written to one connection.
 
 The status is fixed before the first byte, by whoever opens the stream; from then on every failure
 is a frame of the stream, and the stream always ends properly. A reader that is slow holds up its
@@ -8,7 +8,7 @@ own coroutine only; one that does not read at all is treated as gone after a whi
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -17,10 +17,8 @@ from litestar.types import ASGIApp, Send
 from typing_extensions import override
 
 from app.domain.errors import InternalError, JobServerError, StreamInterrupted
-from app.domain.events import FollowedEvent
 from app.http.disconnect import Connection
 from app.http.stall import StallTimer
-from shared.ids import JobId
 
 PING: Final = b": ping\n\n"
 
@@ -43,36 +41,40 @@ _HEADERS: Final = (
 _log = structlog.stdlib.get_logger("http")
 
 
-class Followed(Protocol):
-    """A job whose events are written: what comes next, and whether that was all."""
+EventT = TypeVar("EventT")
+EventT_contra = TypeVar("EventT_contra", contravariant=True)
+
+
+class Followed(Protocol[EventT]):
+    """What is written: its next events, and whether that was all. ``subject`` is for the log."""
 
     @property
-    def job_id(self) -> JobId: ...
+    def subject(self) -> str: ...
     @property
     def ended(self) -> bool: ...
 
-    async def take(self, timeout_s: float) -> Sequence[FollowedEvent]:
+    async def take(self, timeout_s: float) -> Sequence[EventT]:
         """What has happened since the last call; empty on time-out."""
         ...
 
-    def seen(self, events: Sequence[FollowedEvent]) -> Sequence[FollowedEvent]:
-        """Notes whether the job has ended with these events, and hands them on."""
+    def seen(self, events: Sequence[EventT]) -> Sequence[EventT]:
+        """Notes whether it has ended with these events, and hands them on."""
         ...
 
 
-class Dialect(Protocol):
+class Dialect(Protocol[EventT_contra]):
     """How a surface writes events down. Every result is zero or more whole frames."""
 
     def opening(self) -> bytes:
         """What comes first."""
         ...
 
-    def render(self, events: Sequence[FollowedEvent]) -> bytes:
-        """These events; with ``Ended`` also all that closes the stream."""
+    def render(self, events: Sequence[EventT_contra]) -> bytes:
+        """These events; with the last one also all that closes the stream."""
         ...
 
     def failure(self, error: JobServerError) -> bytes:
-        """An error that is no event of the job, and all that closes the stream."""
+        """An error that is no event of the subject's, and all that closes the stream."""
         ...
 
 
@@ -99,14 +101,14 @@ class StreamedAnswer(Response[bytes]):
         return self._serve
 
 
-class EventStream:
-    """Writes the events of a job until it has ended."""
+class EventStream(Generic[EventT]):
+    """Writes events until there are no more."""
 
     def __init__(
         self,
         *,
-        followed: Followed,
-        dialect: Dialect,
+        followed: Followed[EventT],
+        dialect: Dialect[EventT],
         limits: StreamLimits,
         send: Send,
         connection: Connection,
@@ -118,7 +120,7 @@ class EventStream:
         self._connection = connection
         self._stall = StallTimer(limits.write_timeout_s, connection.interrupt)
 
-    async def write(self, first: Sequence[FollowedEvent], headers: Mapping[str, str]) -> None:
+    async def write(self, first: Sequence[EventT], headers: Mapping[str, str]) -> None:
         """Sends the status, then everything from ``first`` on, and completes the response.
 
         Raises:
@@ -134,14 +136,14 @@ class EventStream:
             except JobServerError as error:
                 await self._write(self._dialect.failure(error), last=True)
             except Exception:  # noqa: BLE001 - logged, and told in the stream
-                _log.exception("stream_failed", job=self._followed.job_id)
+                _log.exception("stream_failed", subject=self._followed.subject)
                 await self._write(self._dialect.failure(InternalError()), last=True)
             except asyncio.CancelledError:
                 if not self._connection.gone:
                     await self._last_word()
                 raise
 
-    async def _write_events(self, first: Sequence[FollowedEvent]) -> None:
+    async def _write_events(self, first: Sequence[EventT]) -> None:
         await self._write(self._dialect.opening())
         events = self._followed.seen(first)
         while True:
@@ -152,7 +154,7 @@ class EventStream:
             if not events:
                 await self._write(PING)
 
-    async def _write_batch(self, events: Sequence[FollowedEvent]) -> None:
+    async def _write_batch(self, events: Sequence[EventT]) -> None:
         for start in range(0, len(events), EVENTS_PER_WRITE_MAX):
             stop = start + EVENTS_PER_WRITE_MAX
             frames = self._dialect.render(events[start:stop])

@@ -17,6 +17,7 @@ from app.dispatch.sessions import (
     Greeted,
     LoadProgress,
     Send,
+    SessionState,
 )
 from app.services.clock import Clock
 from app.services.fleet import Fleet, Transport, Worker
@@ -80,10 +81,10 @@ class Reception:
 
     def _greet(self, identity: bytes, hello: Hello) -> Worker | None:
         worker = self._fleet.get(hello.generation)
-        if worker is None:
+        if worker is None or worker.session.state is SessionState.CLOSED:
             self.strangers += 1
             _log.info("stranger_told_to_exit", generation=hello.generation, pid=hello.pid)
-            exit_ = Exit(self._epoch, hello.generation, "this server did not start this worker")
+            exit_ = Exit(self._epoch, hello.generation, "this server does not know this worker")
             self._transport.send(identity, [exit_])
             return None
         self._fleet.connect(worker, identity)

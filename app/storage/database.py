@@ -20,6 +20,7 @@ from app.storage.ballast import Ballast
 from app.storage.committing import CommitHooks
 from app.storage.connections import create_file, reader_engine, writer_connection
 from app.storage.errors import StoreFull, Trouble, trouble
+from app.storage.feed_mark import FeedMark
 from app.storage.identity import Identity, next_start
 from app.storage.limits import WriterLimits
 from app.storage.lock import DirectoryLock
@@ -100,7 +101,7 @@ class Database:
             partial(writer_connection, path),
             path.with_name(f"{path.name}-wal"),
             limits or WriterLimits(),
-            hooks or CommitHooks(),
+            FeedMark(path).following(hooks or CommitHooks()),
             on_full=room.full,
             on_fatal=on_fatal,
         )

@@ -102,6 +102,12 @@ class Place:
         job = self.submit("[[tokens=1]]")
         self.ended(job)
 
+    def worker_gone(self) -> None:
+        """Kill whatever workers there are."""
+        for worker in self.site.workers():
+            worker.kill()
+        wait_until(lambda: not self.site.workers(), SLACK_S, "the workers' death")
+
     # --- jobs ----------------------------------------------------------------------------------
 
     def submit(self, content: str, seed: int = 1, **fields: Any) -> str:
@@ -149,7 +155,8 @@ class Place:
     def tokens(self, job: str) -> list[int]:
         """The token ids in the job's journal, which has no gap."""
         tokens: list[int] = []
-        for row in self.chunks(job):
+        for number, row in enumerate(self.chunks(job)):
+            assert row["number"] == number
             assert row["first_token"] == len(tokens)
             assert row["token_count"] == len(_TOKENS.decode(row["tokens"]))
             tokens += _TOKENS.decode(row["tokens"])

@@ -1,4 +1,4 @@
-"""Requests in the foreground go on over their worker's death; their parent's they do not survive."""
+"""Requests in the foreground go on over their worker's death, and end with their parent's."""
 
 from contextlib import ExitStack
 

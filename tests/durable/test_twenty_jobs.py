@@ -1,13 +1,13 @@
 """The same load that other job servers were measured with: a worker dies early in it."""
 
 import time
-from collections.abc import Callable
 from typing import Final
 
 import pytest
 
 from tests.durable.conftest import NewPlace
 from tests.durable.disturbing import assert_undisturbed, scripted
+from tests.durable.figures import tell
 from tests.durable.streams import follow
 from tests.waiting import wait_until
 
@@ -20,7 +20,7 @@ DONE_BY_S: Final = 13.0
 
 @pytest.mark.timeout(120)
 def test_twenty_jobs_on_four_rows_all_end_once_within_thirteen_seconds(
-    new_place: NewPlace, record_property: Callable[[str, object], None]
+    new_place: NewPlace,
 ) -> None:
     load = scripted(*(f"job {n} [[tokens={TOKENS - 1}]]" for n in range(JOBS)))
     place = new_place({"step_s": STEP_S}, {"worker.rows": 4})
@@ -33,7 +33,6 @@ def test_twenty_jobs_on_four_rows_all_end_once_within_thirteen_seconds(
     for stream in streams:
         stream.finished()
     took = time.monotonic() - began
-    record_property("seconds", round(took, 2))
-    print(f"20 jobs over a worker's death: {took:.2f} s")
+    tell("20 jobs over a worker's death", took, "s")
     assert_undisturbed(place, load, streams)
     assert took <= DONE_BY_S

@@ -19,7 +19,7 @@ class Watch:
     """Holds a follower, and lets go of it whatever happens. To the job it makes no difference."""
 
     def __init__(self, job_id: JobId, follower: Follower) -> None:
-        self.job_id = job_id
+        self.subject = job_id
         self.ended = False
         self._follower = follower
 

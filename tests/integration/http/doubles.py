@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any, cast
 
 import msgspec
 
@@ -17,6 +18,7 @@ from app.domain.events import Ended, FollowedEvent, Output, Started
 from app.domain.job import Ending, JobState, Usage
 from app.domain.view import JobView
 from app.http.ports import Ports
+from app.http.reports.ports import ReportPorts
 from shared.failures import Failure
 from shared.ids import JobId
 from shared.messages import Finish, Part, Text
@@ -90,6 +92,16 @@ class FakeTicket:
     replayed: bool = False
 
 
+class Later:
+    """Somebody who is known only when something is asked of them."""
+
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self._find = find
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._find(), name)
+
+
 @dataclass(frozen=True)
 class Card:
     id: str
@@ -129,6 +141,7 @@ class FakeServices(FakeJobs, FakeDraining, FakeAdministration):
     )
     followers: "asyncio.Queue[FakeFollower]" = field(default_factory=asyncio.Queue)
     followed_from: list[int] = field(default_factory=list[int])
+    reports: Any = None
     told: list[FollowedEvent] = field(default_factory=list[FollowedEvent])
     """What every follower of a job is handed as it begins, whatever number it asks for."""
 
@@ -141,6 +154,10 @@ class FakeServices(FakeJobs, FakeDraining, FakeAdministration):
             draining=self,
             administration=self,
             overview=self,
+            reports=ReportPorts(
+                feed=cast("Any", Later(lambda: self.reports.feed)),
+                consumers=cast("Any", Later(lambda: self.reports.consumers)),
+            ),
         )
 
     async def submit(self, draft: JobDraft) -> FakeTicket:

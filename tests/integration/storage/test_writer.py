@@ -194,7 +194,7 @@ async def test_after_closing_nothing_is_taken(data_dir: Path) -> None:
 async def test_a_clean_close_leaves_no_log_behind(data_dir: Path) -> None:
     async with opened(data_dir) as database:
         await database.writer.submit(insert_job(make_job()))
-    assert names_in(data_dir) == ["lock", "mlxq.db", "opened"]
+    assert names_in(data_dir) == ["feed", "lock", "mlxq.db"]
 
 
 async def test_the_log_is_emptied_when_it_passes_its_size(data_dir: Path) -> None:

@@ -170,6 +170,10 @@ class FakePreparing:
     def patience_s(self, now: float) -> float:
         return 0.0
 
+    @property
+    def busy(self) -> bool:
+        return bool(self.waiting) or self.is_stuck
+
 
 def info() -> EngineInfo:
     return EngineInfo(

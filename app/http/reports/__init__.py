@@ -1,0 +1,1 @@
+"""The feed of reports and its consumers: reading, following, acknowledging."""

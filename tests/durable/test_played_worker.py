@@ -1,0 +1,255 @@
+"""The parent against a worker that answers late, wrongly or not at all."""
+
+import asyncio
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+
+from app.domain.job import Durability, JobState, StopReason
+from app.domain.view import JobView
+from app.product import Product
+from app.services import cancellation
+from app.services.launching import Launcher
+from app.storage.committing import CommitHooks
+from app.storage.errors import StoreFull
+from app.storage.operations import Operation
+from app.storage.verify import verify_file
+from shared.ids import JobId
+from shared.messages import Ack, Cancel, Heartbeat, Held, Replay, RunJob
+from tests.durable.assembled import assembled, draft, running, settings_of
+from tests.durable.played_worker import (
+    PATIENCE_S,
+    Cast,
+    PlayedWorker,
+    delta,
+    finished,
+    stopped,
+)
+from tests.e2e.server import Site
+
+RESEND_S = 0.1
+REPLACE_S = 0.8
+
+
+class HeldDisk:
+    """Keeps what is to be committed waiting, then has no room for it, then has."""
+
+    def __init__(self) -> None:
+        self.free = threading.Event()
+        self.free.set()
+        self.full = False
+
+    def hooks(self) -> CommitHooks:
+        return CommitHooks(before_begin=self._before)
+
+    def _before(self, _driver: sqlite3.Connection, _operations: Sequence[Operation]) -> None:
+        self.free.wait(PATIENCE_S)
+        if self.full:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+
+
+@dataclass
+class Stage:
+    """The services, whose workers are played."""
+
+    product: Product
+    cast: Cast
+    disk: HeldDisk
+
+    async def submit(self, content: str, durability: Durability = Durability.DURABLE) -> JobId:
+        ticket = await self.product.submission.submit(draft(content, durability))
+        ticket.follower.close()
+        return ticket.job_id
+
+    async def begin(self, content: str = "first") -> tuple[PlayedWorker, RunJob]:
+        """The first worker with a job that it has accepted, and one token of it."""
+        number = len(self.cast.workers[0].all_heard(RunJob)) if self.cast.workers else 0
+        job = await self.submit(content)
+        worker = await self.cast.enters()
+        run = await worker.hears(RunJob, number + 1)
+        assert run.job == job
+        await worker.accept(run)
+        await worker.tell(delta(run, 0, "a"))
+        await running(self.product, job)
+        return worker, run
+
+    async def ended(self, job: JobId) -> JobView:
+        """The job, once it has ended."""
+        live = self.product.ledger.get(job)
+        if live is not None:
+            follower = live.channel.follow()
+            while not live.channel.ended:
+                assert await follower.take(PATIENCE_S), f"{job} does not end"
+        return await self.view(job)
+
+    async def received(self, worker: PlayedWorker, seq: int) -> None:
+        """The parent has taken in this frame, committed or not."""
+        known = self.product.fleet.get(worker.generation)
+        assert known is not None
+        async with asyncio.timeout(PATIENCE_S):
+            while known.session.received < seq:
+                await asyncio.sleep(0)
+
+    async def view(self, job: JobId) -> JobView:
+        return await self.product.jobs.get(job, "default")
+
+
+@pytest.fixture
+async def stage(site: Site, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Stage]:
+    cast, disk = Cast(), HeldDisk()
+    monkeypatch.setattr(Launcher, "spawn", lambda *args: cast.spawn(*args))
+    monkeypatch.setattr(cancellation, "RESEND_S", RESEND_S)
+    monkeypatch.setattr(cancellation, "REPLACE_S", REPLACE_S)
+    async with assembled(settings_of(site, {}, stop_grace_s=0.0), disk.hooks()) as product:
+        yield Stage(product, cast, disk)
+    assert not verify_file(site.store.path).violations
+
+
+async def test_an_unanswered_cancel_is_sent_again_and_then_its_worker_is_replaced(
+    stage: Stage,
+) -> None:
+    worker, run = await stage.begin()
+    _, other = await stage.begin("other")
+    began = time.monotonic()
+    stage.product.cancellation.request_nowait(run.job)
+    first, second = await worker.hears(Cancel), await worker.hears(Cancel, 2)
+    assert first == second
+    assert time.monotonic() - began >= RESEND_S
+    replacement = await stage.cast.enters(2)
+    assert time.monotonic() - began >= REPLACE_S
+    assert worker.signals == [signal.SIGKILL]
+    assert (await stage.ended(run.job)).state is JobState.CANCELLED
+    again = await replacement.hears(RunJob)
+    assert (again.job, again.attempt, again.resume[0].tokens) == (other.job, 2, (0,))
+    view = await stage.view(other.job)
+    assert (view.losses, view.failures) == (0, 0)
+
+
+async def test_an_answered_cancel_is_not_sent_again(stage: Stage) -> None:
+    worker, run = await stage.begin()
+    stage.product.cancellation.request_nowait(run.job)
+    await worker.hears(Cancel)
+    await worker.tell(stopped(run, 1))
+    assert (await stage.ended(run.job)).state is JobState.CANCELLED
+    _, other = await stage.begin("other")
+    # The time passes in which it would have been sent again, and its worker replaced.
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(REPLACE_S + RESEND_S):
+            await worker.hears(Cancel, 2)
+    assert not worker.signals
+    await worker.tell(finished(other, 1))
+    assert (await stage.ended(other.job)).state is JobState.COMPLETED
+
+
+async def test_a_finish_that_was_on_its_way_wins_over_a_cancel(stage: Stage) -> None:
+    worker, run = await stage.begin()
+    stage.product.cancellation.request_nowait(run.job)
+    await worker.tell(delta(run, 1, "b"), finished(run, 2))
+    view = await stage.ended(run.job)
+    assert (view.state, view.stop_reason, view.usage.completion_tokens) == ("completed", "cancel", 2)
+
+
+async def test_a_frame_that_came_twice_or_out_of_order_counts_once(stage: Stage) -> None:
+    worker, run = await stage.begin()
+    worker.seq -= 1
+    await worker.tell(delta(run, 0, "a"))
+    worker.seq += 1
+    await worker.tell(finished(run, 2))
+    assert (await worker.hears(Replay)).from_seq == worker.seq - 1
+    worker.seq -= 2
+    await worker.tell(delta(run, 1, "b"))
+    await worker.tell(finished(run, 2))
+    view = await stage.ended(run.job)
+    assert (view.state, view.usage.completion_tokens) == ("completed", 2)
+    assert max(ack.seq for ack in worker.all_heard(Ack)) == worker.seq
+
+
+async def test_a_loss_that_only_the_heartbeat_shows_is_asked_for(stage: Stage) -> None:
+    worker, _ = await stage.begin()
+    await worker.say(Heartbeat(worker.generation, worker.seq + 3, 0, 0, 0, 0))
+    assert (await worker.hears(Replay)).from_seq == worker.seq + 1
+
+
+async def test_a_running_job_that_its_worker_does_not_hold_goes_back(stage: Stage) -> None:
+    worker, run = await stage.begin()
+    other = await stage.submit("other")
+    unanswered = await worker.hears(RunJob, 2)
+    await worker.greet()
+    await worker.hears(RunJob, 4)
+    sent = {run.job: run for run in worker.all_heard(RunJob)[2:]}
+    assert (sent[other].command, sent[other].attempt) == (unanswered.command, 1)
+    assert (sent[run.job].attempt, sent[run.job].resume[0].tokens) == (2, (0,))
+    view = await stage.view(run.job)
+    assert (view.losses, view.state) == (1, JobState.RUNNING)
+
+
+async def test_what_nobody_knows_of_is_stopped_and_counts_nothing(stage: Stage) -> None:
+    worker, run = await stage.begin()
+    await worker.greet(Held(JobId("job_unknown"), 3), Held(run.job, 1))
+    cancel = await worker.hears(Cancel)
+    assert (cancel.job, cancel.attempt, cancel.command) == ("job_unknown", 3, 0)
+    later = msgspec.structs.replace(run, attempt=7)
+    await worker.tell(delta(later, 1, "no"), delta(run, 1, "yes"))
+    assert (await worker.hears(Cancel, 2)).attempt == 7
+    await worker.tell(finished(run, 2))
+    view = await stage.ended(run.job)
+    assert (view.state, view.usage.completion_tokens) == ("completed", 2)
+
+
+async def test_tokens_of_a_durable_job_that_skip_some_cost_the_worker(stage: Stage) -> None:
+    worker, run = await stage.begin()
+    await worker.tell(delta(run, 1, "b"), delta(run, 3, "d"))
+    replacement = await stage.cast.enters(2)
+    again = await replacement.hears(RunJob)
+    assert (again.attempt, again.resume[0].tokens) == (2, (0,))
+    await replacement.accept(again)
+    await replacement.tell(delta(again, 1, "b"), finished(again, 1))
+    assert (await stage.ended(run.job)).usage.completion_tokens == 2
+
+
+async def test_tokens_of_an_attached_job_that_skip_some_cost_that_job_alone(stage: Stage) -> None:
+    worker, other = await stage.begin()
+    job = await stage.submit("attached", Durability.ATTACHED)
+    run = await worker.hears(RunJob, 2)
+    await worker.accept(run)
+    await worker.tell(delta(run, 3, "d"), delta(other, 1, "b"))
+    assert (await stage.ended(job)).state is JobState.FAILED
+    assert (await worker.hears(Cancel)).job == job
+    await worker.tell(finished(other, 2))
+    assert (await stage.ended(other.job)).state is JobState.COMPLETED
+    assert len(stage.cast.workers) == 1
+
+
+async def test_a_frame_that_was_decided_on_a_cancel_which_found_no_room_is_decided_again(
+    stage: Stage,
+) -> None:
+    """The cancel is answered with the full disk and forgotten. The frame behind it ends the job by
+    that cancel; it must neither count so nor be waited for."""
+    worker, run = await stage.begin()
+    stage.disk.free.clear()
+    live, seen = stage.product.ledger.get(run.job), worker.seq
+    assert live is not None
+    refused = stage.product.cancellation._request(live, StopReason.CANCEL, patient=False)
+    assert refused is not None
+    await worker.tell(delta(run, 1, "b"), finished(run, 2))
+    await stage.received(worker, seen + 1)
+    stage.disk.full = True
+    stage.disk.free.set()
+    with pytest.raises(StoreFull):
+        await refused
+    stage.disk.full = False
+    replacement = await stage.cast.enters(2)
+    again = await replacement.hears(RunJob)
+    assert (again.attempt, again.resume[0].tokens) == (2, (0,))
+    await replacement.accept(again)
+    await replacement.tell(delta(again, 1, "b"), finished(again, 1))
+    view = await stage.ended(run.job)
+    assert (view.state, view.stop_reason, view.usage.completion_tokens) == ("completed", None, 2)
