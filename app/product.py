@@ -10,6 +10,7 @@ from pathlib import Path
 
 from app.catalogue.entries import Catalogue
 from app.dispatch.router import Router
+from app.domain.job import StopReason
 from app.domain.poison import Limits
 from app.services.administration import Administration
 from app.services.adoption import Adoption
@@ -43,6 +44,7 @@ from app.services.reporting import Reporting
 from app.services.rescue import Rescue
 from app.services.retention import Retention
 from app.services.returns import Returns
+from app.services.sealing import Sealing
 from app.services.shutdown import Shutdown
 from app.services.starts import Starts
 from app.services.store_gauges import store_gauges
@@ -170,6 +172,7 @@ class _Assembly:
         self.rescue = Rescue(
             fleet, self.endings, self.returns, writer, clock, self._poison_limits()
         )
+        self.sealing = Sealing(fleet, self.relay, writer, clock, epoch)
         self.workers = Workers(
             fleet,
             self.queues,
@@ -177,6 +180,8 @@ class _Assembly:
             self.rescue,
             self.endings,
             self.starts,
+            self.sealing,
+            self.tasks,
             writer,
             clock,
             self.router.drain,
@@ -269,6 +274,17 @@ class _Assembly:
         self.ingestion.on_broken = self.workers.broken
         self.ingestion.on_folded = self.adoption.folded
         self.cancellation.on_unanswered = self.workers.replace
+        self._wire_sealing()
+
+    def _wire_sealing(self) -> None:
+        sealing, lost = self.sealing, StopReason.PARENT_LOST
+        sealing.checkpoint = self.preemption.request
+        sealing.abort = lambda live: self.cancellation.request_nowait(live.id, lost)
+        self.endings.on_ended.append(sealing.look)
+        self.returns.on_returned.append(sealing.look)
+        self.ingestion.sealing = sealing.answered
+        self.ingestion.on_sealed = sealing.sealed
+        self.adoption.on_compared = sealing.send_again
 
     def _greeted(self, worker: Worker, hello: Hello) -> None:
         self.starts.identified(worker, hello)
@@ -331,6 +347,7 @@ class _Assembly:
             self.cancellation,
             self.deadlines,
             self.starts,
+            self.sealing,
             self.workers,
             self.launcher,
             self.clock,
@@ -357,7 +374,12 @@ class _Assembly:
             overview=self._overview(version),
             shutdown=Shutdown(self.submission, self.draining, settings.server.shutdown_grace_s),
             liveness=Liveness(
-                self.fleet, self.workers, clock, settings.worker, self.router.keep_path
+                self.fleet,
+                self.workers,
+                clock,
+                settings.worker,
+                self.router.keep_path,
+                lambda: self.router.behind,
             ),
             retention=self.retention,
             compaction=self.compaction,

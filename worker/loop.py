@@ -151,7 +151,7 @@ class Loop:
 
     def _must_wait(self) -> bool:
         if not self._rows.running:
-            return True
+            return self._rows.next_to_start() is None
         return not self._outlet.may_step and self._outlet.ask_for_resumed()
 
     def _wait(self) -> Sequence[ToLoop]:

@@ -112,6 +112,11 @@ class Router:
         self._socket.bind(self._endpoint)
         self._bound = _inode(self._path)
 
+    @property
+    def behind(self) -> bool:
+        """Whether messages stay unread at the moment."""
+        return self._is_behind()
+
     def send(self, identity: Identity, messages: Sequence[ToWorker]) -> None:
         """Send these with whatever else leaves for this worker in this turn, in order."""
         waiting = self._outgoing.get(identity)

@@ -95,7 +95,8 @@ def observe(
     if asked is Rank.CRASH:
         grounds = Grounds.WORKER_LOST
     elif own is None:
-        asked, grounds = Rank.SNAPSHOT, Grounds.FORCED
+        grounds = Grounds.FORCED if asked is Rank.SNAPSHOT else Grounds.TOTALS_DIFFER
+        asked = Rank.SNAPSHOT
     elif totals.agree(own):
         grounds = Grounds.STOPPED
     else:

@@ -6,6 +6,8 @@ again if it was never answered, and taken back otherwise; what it has and the st
 cancelled.
 """
 
+from collections.abc import Callable
+
 import structlog
 
 from app.domain.job import JobState
@@ -22,7 +24,10 @@ _log = structlog.get_logger("adoption")
 
 
 class Adoption:
-    """Compares a returning worker's account with the store's."""
+    """Compares a returning worker's account with the store's.
+
+    ``on_compared`` is called with a worker once that is done.
+    """
 
     def __init__(
         self,
@@ -39,6 +44,7 @@ class Adoption:
         self._cancellation = cancellation
         self._preemption = preemption
         self._epoch = epoch
+        self.on_compared: Callable[[Worker], None] = _nothing
 
     def greeted(self, worker: Worker, hello: Hello) -> None:
         """The worker said ``Hello`` and was welcomed."""
@@ -68,6 +74,7 @@ class Adoption:
             elif live.claimed and live.sent:
                 self._rescue.reclaim(worker, live)
         self._cancel_unknown(worker, held)
+        self.on_compared(worker)
 
     def _cancel_unknown(self, worker: Worker, held: set[tuple[JobId, int]]) -> None:
         for job, attempt in held:
@@ -76,3 +83,7 @@ class Adoption:
                 _log.info("unknown_attempt", job=job, attempt=attempt)
                 cancel = Cancel(self._epoch, CommandId(0), job, attempt)
                 self._fleet.send(worker, [cancel])
+
+
+def _nothing(_worker: Worker) -> None:
+    """Nobody is wired yet."""

@@ -1,19 +1,23 @@
 """What an earlier parent left behind, put in order before anything new is accepted.
 
-Generations that were declared lost, or were stopping, are ended for good. The others may still be
-alive: their workers are watched and expected to say ``Hello`` within ``ADOPT_TIMEOUT_S``, and what
-they hold goes on without a token computed again. Attached jobs end ``parent_lost``, since their
-connections died with that parent; stored and durable ones go on, now or when they are due.
+Every generation that is over gets its receipt if it has none. Those that were declared lost are
+ended for good, stops go on from where they stood. The others may still be alive: their workers are
+watched and expected to say ``Hello`` within ``ADOPT_TIMEOUT_S``, and what they hold goes on without
+a token computed again. Attached jobs end ``parent_lost``, since their connections died with that
+parent; stored and durable ones go on, now or when they are due.
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
 import structlog
 
 from app.dispatch.sessions import Session
+from app.domain.gate import Gate
 from app.domain.job import Durability, JobState, StopReason
+from app.domain.receipts import Rank
 from app.domain.transitions import stopped
 from app.domain.worker_state import WorkerState
 from app.services.cancellation import Cancellation
@@ -27,22 +31,27 @@ from app.services.queues import Queues
 from app.services.recall import DAMAGED, Recall, cost_of, take_row
 from app.services.relay import Relay
 from app.services.returns import Returns
+from app.services.sealing import Sealing
 from app.services.starts import Starts
 from app.services.workers import Workers
+from app.storage.accounting import load_receipt_of
 from app.storage.database import Database
 from app.storage.drains import interrupt_drains, load_running_drains
 from app.storage.errors import PayloadDamaged
 from app.storage.jobs import adopt_stored_jobs, request_stop
+from app.storage.operations import NewReceipt
 from app.storage.reading import (
     highest_command,
     highest_id,
     load_commands,
     load_delivered,
     load_generations,
+    load_missing_receipts,
     load_open_attempts,
     load_open_jobs,
     load_prefills,
 )
+from app.storage.receipts import write_receipts
 from app.storage.rows import AttemptRow, CommandRow, GenerationRow, JobRow
 from app.streams.broadcast import Channel
 from app.supervision.adopted import adopt
@@ -52,6 +61,7 @@ from shared.ids import CommandId, GenerationId
 ADOPT_TIMEOUT_S = 10.0
 """How long a worker of an earlier parent may take to come back."""
 
+_AFTER = "made up for after its end"
 _ALIVE = frozenset({WorkerState.STARTING, WorkerState.READY})
 _log = structlog.get_logger("boot")
 
@@ -84,6 +94,7 @@ class Boot:
         cancellation: Cancellation,
         deadlines: Deadlines,
         starts: Starts,
+        sealing: Sealing,
         workers: Workers,
         launcher: Launcher,
         clock: Clock,
@@ -100,6 +111,7 @@ class Boot:
         self._cancellation = cancellation
         self._deadlines = deadlines
         self._starts = starts
+        self._sealing = sealing
         self._workers = workers
         self._launcher = launcher
         self._clock = clock
@@ -108,6 +120,7 @@ class Boot:
     async def run(self) -> None:
         """Take everything open into memory and end what cannot go on."""
         readers = self._database.readers
+        await self._complete_receipts()
         await self._writer.submit(adopt_stored_jobs())
         drains = await load_running_drains(readers)
         if drains:
@@ -118,6 +131,7 @@ class Boot:
         generations = await load_generations(readers)
         commands = {g.id: await load_commands(readers, g.id) for g in generations}
         workers = {g.id: self._worker(g) for g in generations}
+        await self._begin_stops(generations, workers, commands)
         for job, row in jobs.items():
             live = _live(row, delivered.get(job, {}))
             live.record.computed(prefills.get(job, 0), live.prompt_tokens)
@@ -125,7 +139,37 @@ class Boot:
             await self._take(live, attempts.get(job), workers, commands)
         for generation in generations:
             self._watch(generation, workers[generation.id])
+        await self._complete_receipts()
         _log.info("past_in_order", open_jobs=len(jobs), generations=len(generations))
+
+    async def _complete_receipts(self) -> None:
+        """Whatever is over has a receipt when this returns, and what was written before is
+        committed."""
+        now = self._clock.now()
+        missing = await load_missing_receipts(self._database.readers)
+        await self._writer.submit(
+            write_receipts(
+                [
+                    NewReceipt(generation=g, asked=Rank.CRASH, now=now, detail=_AFTER)
+                    for g in missing
+                ]
+            )
+        )
+
+    async def _begin_stops(
+        self,
+        generations: Sequence[GenerationRow],
+        workers: Mapping[GenerationId, Worker],
+        commands: Mapping[GenerationId, Sequence[CommandRow]],
+    ) -> None:
+        """Stops that an earlier parent began are known before anything is decided about jobs."""
+        for row in generations:
+            if row.state is WorkerState.STOPPING:
+                asked = [command.id for command in commands[row.id] if command.kind == "seal"]
+                receipt = await load_receipt_of(self._database.readers, row.id)
+                sealed = receipt is not None and receipt.rank is Rank.SEALED
+                command = asked[0] if asked else None
+                self._sealing.adopt(workers[row.id], command, sealed=sealed)
 
     def _since(self, live: LiveJob) -> float | None:
         """When the job's waiting began, by the clock that waiting is counted on."""
@@ -154,6 +198,8 @@ class Boot:
             log_path=self._launcher.log_path(row.id),
             created_at=self._clock.monotonic(),
             state=row.state,
+            gate=Gate(row.gate),
+            loss_stored=row.state is WorkerState.LOST,
             adopted=True,
         )
         self._fleet.add(worker)
@@ -235,6 +281,9 @@ class Boot:
             if worker.process is None:
                 self._workers.exited(worker, Exit())
                 return
+        if row.state is WorkerState.STOPPING:
+            self._workers.resume_stop(worker, ADOPT_TIMEOUT_S)
+            return
         if row.state not in _ALIVE:
             self._workers.replace(worker, "it was being ended by an earlier parent")
             return

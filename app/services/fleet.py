@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from app.dispatch.sessions import Session
+from app.domain.gate import Gate, GateEvent, next_gate
 from app.domain.wedged import Engine
 from app.domain.worker_state import WorkerEvent, WorkerState, next_worker_state
 from app.services.ledger import LiveJob
+from app.services.stops import Stop
 from app.supervision.process import Process
 from shared.ids import CommandId, GenerationId, JobId
 from shared.messages import Credit, Hello, Loading, Ready, ToWorker
@@ -35,7 +37,8 @@ class Worker:
     ``held`` are the jobs claimed for it that have not ended; ``unseen`` the ``RunJob`` commands
     that its latest credit does not know of yet; ``hello`` its last one, until the accounts were
     compared; ``engine`` how it gets on, by its heartbeats; ``given_up`` that this parent ended it,
-    ``adopted`` that an earlier one started it.
+    ``loss_stored`` that its loss is committed with its receipt: only then may it be killed,
+    ``adopted`` that an earlier one started it; ``stop`` how far its stop has come.
     """
 
     generation: GenerationId
@@ -44,8 +47,11 @@ class Worker:
     log_path: Path
     created_at: float
     state: WorkerState = WorkerState.STARTING
+    gate: Gate = Gate.LOADING
+    stop: Stop | None = None
     process: Process | None = None
     given_up: bool = False
+    loss_stored: bool = False
     adopted: bool = False
     identity: bytes | None = None
     loading: Loading | None = None
@@ -63,17 +69,20 @@ class Worker:
             self.unseen.remove(live.run_command)
 
     def move(self, event: WorkerEvent) -> None:
-        """Take the next state.
+        """Take the next state; the gate moves with it.
 
         Raises:
             IllegalWorkerTransition: when the table has no such move.
+            GateRefused: when the gate's has none.
         """
-        self.state = next_worker_state(self.state, event)
+        state, moved = next_worker_state(self.state, event), _GATE_EVENTS.get(event)
+        self.gate = self.gate if moved is None else next_gate(self.gate, moved)
+        self.state = state
 
     @property
     def rows_free(self) -> int:
         """Jobs that can be sent now."""
-        if self.state is not WorkerState.READY or self.credit is None:
+        if not self.gate.admits or self.credit is None:
             return 0
         return max(0, self.credit.rows_free - len(self.unseen))
 
@@ -82,6 +91,13 @@ class Worker:
         self.credit = credit
         while self.unseen and self.unseen[0] <= credit.last_command:
             self.unseen.popleft()
+
+
+_GATE_EVENTS = {
+    WorkerEvent.READY: GateEvent.LOADED,
+    WorkerEvent.STOP: GateEvent.STOP,
+    WorkerEvent.LOSE: GateEvent.FAIL,
+}
 
 
 class Fleet:

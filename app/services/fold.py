@@ -14,12 +14,14 @@ from app.storage.frames import FrameOperation
 class Fold:
     """The operation being built, and what is shown once it is committed, in order.
 
-    ``lazy`` stays True while the frame holds nothing but output of attached jobs.
+    ``lazy`` stays True while the frame holds nothing but output of attached jobs; ``sealed`` that
+    the worker's receipt is written with it.
     """
 
     worker: Worker
     operation: FrameOperation
     lazy: bool = True
+    sealed: bool = False
     shown: list[tuple[LiveJob, Started | Output]] = field(
         default_factory=list[tuple[LiveJob, Started | Output]]
     )

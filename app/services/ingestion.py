@@ -33,7 +33,7 @@ from app.services.relay import Relay
 from app.services.returns import Returns
 from app.storage.errors import OperationFailed
 from app.storage.frames import FrameOperation, NewChunk
-from app.storage.operations import Void
+from app.storage.operations import NewReceipt, Void
 from app.storage.writer import OutcomeFuture, Writer
 from shared.ids import CommandId, GenerationId, JobId
 from shared.messages import (
@@ -57,7 +57,8 @@ class Ingestion:
     """Takes frames in, in order, each once: the session in front sees to both.
 
     ``on_broken`` is called with a worker whose frame cannot be stored, why, and the job at fault
-    if one is known; ``on_folded`` with a worker after each frame of it.
+    if one is known; ``on_folded`` with a worker after each frame of it; ``sealing`` with a worker's
+    own count, for the receipt to be written with it, and ``on_sealed`` once it is.
     """
 
     def __init__(
@@ -81,6 +82,8 @@ class Ingestion:
         self._epoch = epoch
         self.on_broken: Callable[[Worker, str, JobId | None], None] = _nothing
         self.on_folded: Callable[[Worker], None] = _nothing
+        self.sealing: Callable[[Worker, Answer], NewReceipt | None] = _nothing
+        self.on_sealed: Callable[[Worker], None] = _nothing
         self._pending: defaultdict[GenerationId, deque[Fold]] = defaultdict(deque)
         self.stale_events = 0
         self.tokens = 0
@@ -123,6 +126,8 @@ class Ingestion:
             self._endings.show(live, ending)
         for live, back in fold.returned:
             self._returns.returned(live, back)
+        if fold.sealed:
+            self.on_sealed(fold.worker)
 
     def _void(self, fold: Fold, seq: int, outcome: Void) -> None:
         """Nothing of this frame counts: its generation was declared lost before it. Otherwise
@@ -185,6 +190,9 @@ class Ingestion:
     def _answer(self, fold: Fold, event: Answer) -> None:
         fold.operation.answered(event.command)
         fold.lazy = False
+        if event.code == "sealed" and (receipt := self.sealing(fold.worker, event)) is not None:
+            fold.operation.receipt(receipt)
+            fold.sealed = True
         if event.code != "not_held":
             return
         for live in list(fold.worker.held.values()):

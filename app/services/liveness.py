@@ -1,7 +1,8 @@
 """Heartbeats both ways, and what silence means.
 
-Silence counts only while this process itself ran: a parent that was stopped or starved gives its
-workers the time back that it lost.
+Silence counts only while this process itself ran and listened: a parent that was stopped or
+starved, or leaves messages unread because it cannot store them, gives its workers the time back
+that it lost.
 """
 
 import asyncio
@@ -33,6 +34,7 @@ class Liveness:
 
     Args:
         keep_path: sees that the workers' socket can be found, and says if it could not.
+        unread: whether messages are left unread at the moment.
     """
 
     def __init__(
@@ -42,9 +44,11 @@ class Liveness:
         clock: Clock,
         settings: WorkerSettings,
         keep_path: Callable[[], bool],
+        unread: Callable[[], bool],
     ) -> None:
         self._fleet = fleet
         self._keep_path = keep_path
+        self._unread = unread
         self._workers = workers
         self._clock = clock
         self._settings = settings
@@ -68,8 +72,10 @@ class Liveness:
 
     def _pulse(self) -> None:
         now = self._clock.monotonic()
-        lost_s = max(0.0, now - self._last - 2 * self._settings.heartbeat_interval_s)
-        self._last = now
+        passed_s, self._last = now - self._last, now
+        lost_s = max(0.0, passed_s - 2 * self._settings.heartbeat_interval_s)
+        if self._unread():
+            lost_s = passed_s
         if self._keep_path():
             _log.warning("socket_bound_again")
         for worker in self._fleet:
@@ -78,7 +84,7 @@ class Liveness:
 
     def _watch(self, worker: Worker, now: float, lost_s: float) -> None:
         cap(worker.log_path, self._settings.log_bytes_max)
-        if worker.state not in (WorkerState.STARTING, WorkerState.READY):
+        if worker.state in (WorkerState.LOST, WorkerState.GONE):
             return
         session = worker.session
         if session.heard_at is not None:

@@ -12,6 +12,7 @@ import structlog
 
 from app.domain.job import Ending, JobState
 from app.domain.poison import Limits, Verdict, poisoned
+from app.domain.receipts import Rank
 from app.domain.transitions import failed, stopped
 from app.domain.worker_state import WorkerEvent, WorkerState
 from app.services.clock import Clock
@@ -22,7 +23,7 @@ from app.services.returns import TOO_MANY_LOSSES, Returns
 from app.storage.endings import GiveBack
 from app.storage.generations import lose_generation
 from app.storage.jobs import give_back
-from app.storage.operations import Committed
+from app.storage.operations import Committed, NewReceipt
 from app.storage.writer import OutcomeFuture, Writer
 from shared.failures import Failure
 from shared.ids import JobId
@@ -43,7 +44,7 @@ Returned = list[tuple[LiveJob, GiveBack]]
 class Rescue:
     """Takes back what a lost worker held.
 
-    ``on_lost`` is called with a worker once its loss is committed.
+    ``on_lost`` is called with a worker once its loss is committed, or could not be.
     """
 
     def __init__(
@@ -92,6 +93,9 @@ class Rescue:
             reason,
             [(live.new, ending, live.stop) for live, ending in ended],
             [back for _, back in returned],
+            NewReceipt(
+                generation=worker.generation, asked=Rank.CRASH, now=self._clock.now(), detail=reason
+            ),
         )
         future = self._writer.submit(operation)
         future.add_done_callback(partial(self._lost, worker, ended, returned))
@@ -164,6 +168,8 @@ class Rescue:
             )
         elif not isinstance(future.result(), Committed):
             _log.error("loss_void", generation=worker.generation, outcome=str(future.result()))
+        else:
+            worker.loss_stored = True
         for live, ending in ended:
             self._endings.show(live, ending)
         for live, back in returned:

@@ -1,21 +1,22 @@
 """Workers over their life, from their first word to the end of their process.
 
-    Hello ─▶ Ready ─▶ jobs ─▶ Exit ─▶ gone
+    Hello ─▶ Ready ─▶ jobs ─▶ (``sealing``: receipt) ─▶ Exit ─▶ gone
       └──────── dies ───┴──▶ lost ─▶ gone ─▶ (``starts``: needed again?)
 
 A death is acted on in this order: take in what the worker still said, declare the generation lost
-with all it held, then, its process being gone, let a replacement start.
+with all it held, then, its process being gone, let a replacement start. No process is told to leave
+or killed before the receipt of its generation is committed: nothing else in the server signals.
 """
 
 import asyncio
 import signal
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 
 import structlog
 
 from app.domain.job import Durability, JobState
+from app.domain.receipts import Rank
+from app.domain.report_errors import StopIncomplete
 from app.domain.worker_state import WorkerEvent, WorkerState
 from app.services.clock import Clock
 from app.services.endings import Endings
@@ -23,9 +24,12 @@ from app.services.fleet import Fleet, Worker
 from app.services.queues import Queues
 from app.services.relay import Relay
 from app.services.rescue import Rescue
+from app.services.sealing import Sealing
 from app.services.starts import Starts
-from app.storage.generations import generation_gone, generation_ready, stop_generation
-from app.storage.writer import OutcomeFuture, Writer
+from app.services.tasks import Tasks
+from app.storage.generations import generation_gone, generation_ready
+from app.storage.operations import NewReceipt
+from app.storage.writer import Writer
 from app.supervision.log_file import last_lines
 from app.supervision.process import Exit as ProcessExit
 from shared.failures import Failure
@@ -36,7 +40,7 @@ REASON_LINES = 5
 """Last log lines of a dead worker that go into the reason people are told."""
 
 UNRECORDED_S = 5.0
-"""How long a stop waits for losses to be recorded before it kills all the same."""
+"""How long a stop waits for losses to be recorded before it leaves the processes alone."""
 
 _log = structlog.get_logger("workers")
 
@@ -56,6 +60,8 @@ class Workers:
         rescue: Rescue,
         endings: Endings,
         starts: Starts,
+        sealing: Sealing,
+        tasks: Tasks,
         writer: Writer,
         clock: Clock,
         drain_socket: Callable[[], None],
@@ -66,6 +72,8 @@ class Workers:
         self._rescue = rescue
         self._endings = endings
         self._starts = starts
+        self._sealing = sealing
+        self._tasks = tasks
         self._writer = writer
         self._clock = clock
         self._drain_socket = drain_socket
@@ -107,7 +115,8 @@ class Workers:
 
     def lost(self, worker: Worker) -> None:
         """The loss is committed: only now may the process be ended."""
-        if not worker.given_up or worker.state is not WorkerState.LOST:
+        self._sealing.changed(worker)
+        if not worker.given_up or not worker.loss_stored or worker.state is WorkerState.GONE:
             return
         if worker.process is not None:
             worker.process.signal(signal.SIGKILL)
@@ -135,27 +144,25 @@ class Workers:
         self._stopping = True
         self._starts.stop()
         for worker in self._fleet:
-            self._stop(worker)
+            if worker.state not in (WorkerState.LOST, WorkerState.GONE):
+                self._tasks.spawn(self._seal_and_tell(worker, grace_s), f"stop {worker.generation}")
         try:
             async with asyncio.timeout(grace_s):
                 await self._fleet.empty.wait()
         except TimeoutError:
             for worker in self._fleet:
                 self.replace(worker, "did not stop in time")
-            await self._kill_rest()
+            await self._see_them_die()
 
-    async def _kill_rest(self) -> None:
-        """See the others die. What cannot be recorded stops nothing: the next start will know."""
+    async def _see_them_die(self) -> None:
+        """Wait for the others' deaths. A receipt that cannot be written stops nothing: then its
+        process is left to leave by itself, and the next start makes up for it."""
         try:
             async with asyncio.timeout(UNRECORDED_S):
                 await self._fleet.empty.wait()
         except TimeoutError:
-            for worker in self._fleet:
-                if worker.process is not None:
-                    worker.process.signal(signal.SIGKILL)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(UNRECORDED_S):
-                    await self._fleet.empty.wait()
+            left = [worker.generation for worker in self._fleet]
+            _log.warning("workers_left", generations=left)
 
     def _give_up(
         self,
@@ -172,14 +179,25 @@ class Workers:
         else:
             self._rescue.lose(worker, reason, counted=counted, blamed=blamed, culprit=culprit)
 
-    def _stop(self, worker: Worker) -> None:
-        if worker.state not in (WorkerState.STARTING, WorkerState.READY):
-            return
-        worker.move(WorkerEvent.STOP)
-        future = self._writer.submit(stop_generation(worker.generation))
-        future.add_done_callback(partial(self._tell_to_exit, worker))
+    def resume_stop(self, worker: Worker, patience_s: float) -> None:
+        """An earlier parent was stopping this worker: bring that to its end."""
+        self._tasks.spawn(self._finish_stop(worker, patience_s), f"stop {worker.generation}")
 
-    def _tell_to_exit(self, worker: Worker, _future: OutcomeFuture) -> None:
+    async def _finish_stop(self, worker: Worker, patience_s: float) -> None:
+        await self._seal_and_tell(worker, patience_s)
+        if worker.stop is None or not worker.stop.sealed:
+            self.replace(worker, "a stop that an earlier parent began did not come to its end")
+
+    async def _seal_and_tell(self, worker: Worker, patience_s: float) -> None:
+        """Its receipt first; then the worker is told to leave."""
+        try:
+            await self._sealing.seal(worker, 0.0, patience_s)
+        except StopIncomplete as error:
+            _log.warning("stop_incomplete", generation=worker.generation, reason=error.message)
+        else:
+            self._tell_to_exit(worker)
+
+    def _tell_to_exit(self, worker: Worker) -> None:
         if worker.identity is not None:
             exit_ = Exit(worker.session.epoch, worker.generation, "the server is stopping")
             self._fleet.send(worker, [exit_])
@@ -211,10 +229,11 @@ class Workers:
     def _over(self, worker: Worker, exit_: ProcessExit) -> None:
         worker.move(WorkerEvent.DIE)
         self._fleet.remove(worker)
+        self._sealing.changed(worker)
+        now, generation = self._clock.now(), worker.generation
+        receipt = NewReceipt(generation=generation, asked=Rank.CRASH, now=now, detail=str(exit_))
         self._writer.submit(
-            generation_gone(
-                worker.generation, self._clock.now(), exit_.code, exit_.signal_number, str(exit_)
-            )
+            generation_gone(generation, now, exit_.code, exit_.signal_number, str(exit_), receipt)
         )
         _log.info("worker_gone", generation=worker.generation, exit=str(exit_))
         self._starts.start_next()

@@ -8,14 +8,13 @@ from app.storage.operations import Params, Rank, Statement, Step
 from app.storage.sql import insert_where
 from shared.ids import CommandId
 
-_ALIVE: Final = (
-    "EXISTS (SELECT 1 FROM generation WHERE id = :generation AND state IN ('starting', 'ready'))"
-)
+_ADMITS: Final = "EXISTS (SELECT 1 FROM generation WHERE id = :generation AND gate = 'serving')"
+"""Only an open gate admits: checked here again, whatever the dispatcher thinks."""
 
 INSERT_ATTEMPT: Final = Statement(
     "attempt.insert",
     Rank.ATTEMPT_INSERT,
-    insert_where("attempt", ("job", "number", "generation", "claimed_at"), _ALIVE),
+    insert_where("attempt", ("job", "number", "generation", "claimed_at"), _ADMITS),
 )
 """Void when the generation takes no jobs any more."""
 
@@ -23,7 +22,7 @@ INSERT_COMMAND: Final = Statement(
     "command.insert",
     Rank.COMMAND_INSERT,
     insert_where(
-        "command", ("id", "generation", "job", "attempt", "kind", "created_at", "params"), _ALIVE
+        "command", ("id", "generation", "job", "attempt", "kind", "created_at", "params"), _ADMITS
     ),
 )
 

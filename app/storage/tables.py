@@ -1,6 +1,7 @@
 """The tables, as SQLAlchemy Core objects. ``migrations`` makes the same ones; a test compares.
 
-All are STRICT, so a value of the wrong type is refused instead of stored. Rules that the domain
+``__all__`` holds every one, those of ``feed_tables`` too, so that ``metadata`` is whole for whoever
+imports this. All are STRICT, so a value of the wrong type is refused instead of stored. Rules that the domain
 holds are held here again by CHECKs and triggers: two independent places must agree before a row
 changes. Times are microseconds UTC (``encoding``). Wide columns come last in a row, since SQLite
 reads a row from the front.
@@ -14,30 +15,35 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    LargeBinary,
-    MetaData,
     PrimaryKeyConstraint,
     Table,
     Text,
     UniqueConstraint,
-    text,
 )
 from sqlalchemy import and_ as sa_and
 
-from app.domain.feed import KINDS, ConsumerState
+from app.domain.feed import KINDS
 from app.domain.gate import Gate
 from app.domain.job import FINAL_STATES, Durability, JobClass, JobState, StopReason
 from app.domain.worker_state import WorkerState
+from app.storage.columns import blob, count, metadata, number, one_of, text
+from app.storage.feed_tables import consumer, receipt
 
-metadata: Final = MetaData(
-    naming_convention={
-        "ix": "%(table_name)s_%(column_0_name)s",
-        "uq": "%(table_name)s_%(column_0_name)s_unique",
-        "ck": "%(table_name)s_%(constraint_name)s",
-        "fk": "%(table_name)s_%(column_0_name)s_reference",
-        "pk": "%(table_name)s_key",
-    }
-)
+__all__ = [
+    "attempt",
+    "chunk",
+    "command",
+    "consumer",
+    "drain",
+    "feed",
+    "generation",
+    "idempotency",
+    "job",
+    "meta",
+    "metadata",
+    "receipt",
+    "report",
+]
 
 DRAIN_MODES: Final = ("finish", "checkpoint", "cancel")
 DRAIN_STATES: Final = ("running", "completed", "failed", "cancelled")
@@ -45,88 +51,67 @@ OUTCOMES: Final = ("finished", "stopped", "preempted", "failed", "refused", "los
 PRIORITY_MAX: Final = 32_767
 
 
-def _text(name: str, *, null: bool = False, default: str | None = None) -> Column[str]:
-    return Column(name, Text, nullable=null, server_default=default)
-
-
-def _number(name: str, *, null: bool = False, default: str | None = None) -> Column[int]:
-    return Column(name, Integer, nullable=null, server_default=text(default) if default else None)
-
-
-def _count(name: str) -> Column[int]:
-    return _number(name, default="0")
-
-
-def _blob(name: str, *, null: bool = False) -> Column[bytes]:
-    return Column(name, LargeBinary, nullable=null)
-
-
-def _one_of(column: str, values: tuple[str, ...]) -> str:
-    listed = ", ".join(f"'{value}'" for value in values)
-    return f"{column} IN ({listed})"
-
-
-_FINAL: Final = _one_of("state", tuple(s.value for s in JobState if s in FINAL_STATES))
+_FINAL: Final = one_of("state", tuple(s.value for s in JobState if s in FINAL_STATES))
 
 job: Final = Table(
     "job",
     metadata,
-    _text("id"),
-    _text("kind"),
-    _text("durability"),
-    _text("class"),
-    _number("class_rank"),
-    _number("priority"),
-    _text("surface"),
-    _text("tenant"),
-    _text("model"),
-    _text("state"),
-    _count("attempt"),
-    _count("failures"),
-    _number("max_attempts"),
-    _count("losses"),
-    _count("preemptions"),
-    _count("held_deaths"),
-    _count("held_alone"),
-    _number("created_at"),
-    _number("scheduled_at"),
-    _number("available_at"),
-    _number("claimed_at", null=True),
-    _number("deadline_at"),
-    _number("attempt_timeout_ms", null=True),
-    _number("started_at", null=True),
-    _number("finalized_at", null=True),
+    text("id"),
+    text("kind"),
+    text("durability"),
+    text("class"),
+    number("class_rank"),
+    number("priority"),
+    text("surface"),
+    text("tenant"),
+    text("model"),
+    text("state"),
+    count("attempt"),
+    count("failures"),
+    number("max_attempts"),
+    count("losses"),
+    count("preemptions"),
+    count("held_deaths"),
+    count("held_alone"),
+    number("created_at"),
+    number("scheduled_at"),
+    number("available_at"),
+    number("claimed_at", null=True),
+    number("deadline_at"),
+    number("attempt_timeout_ms", null=True),
+    number("started_at", null=True),
+    number("finalized_at", null=True),
     # Kept so long after its end, and until then; NULL: as long as the setting says.
-    _number("keep_ms", null=True),
-    _number("keep_until", null=True),
-    _text("stop_reason", null=True),
-    _number("stop_requested_at", null=True),
-    _text("retry_of", null=True),
-    _text("parent_job", null=True),
-    _number("render_version"),
-    _number("seed"),
-    _text("finish_reason", null=True),
-    _text("failure", null=True),
-    _count("prompt_tokens"),
-    _count("cached_tokens"),
-    _count("completion_tokens"),
-    _count("reasoning_tokens"),
-    _count("events"),
-    _text("prompt_digest", null=True),
-    _text("fingerprint", null=True),
-    _text("tags", default="{}"),
-    _blob("settings"),
-    _number("request_checksum", null=True),
-    _blob("pad", null=True),  # see padding
-    _blob("request", null=True),
+    number("keep_ms", null=True),
+    number("keep_until", null=True),
+    text("stop_reason", null=True),
+    number("stop_requested_at", null=True),
+    text("retry_of", null=True),
+    text("parent_job", null=True),
+    number("render_version"),
+    number("seed"),
+    text("finish_reason", null=True),
+    text("failure", null=True),
+    count("prompt_tokens"),
+    count("cached_tokens"),
+    count("completion_tokens"),
+    count("reasoning_tokens"),
+    count("events"),
+    text("prompt_digest", null=True),
+    text("fingerprint", null=True),
+    text("tags", default="{}"),
+    blob("settings"),
+    number("request_checksum", null=True),
+    blob("pad", null=True),  # see padding
+    blob("request", null=True),
     PrimaryKeyConstraint("id"),
-    CheckConstraint(_one_of("state", tuple(JobState)), "state_known"),
-    CheckConstraint(_one_of("durability", tuple(Durability)), "durability_known"),
+    CheckConstraint(one_of("state", tuple(JobState)), "state_known"),
+    CheckConstraint(one_of("durability", tuple(Durability)), "durability_known"),
     CheckConstraint(
         " OR ".join(f"(class = '{c}' AND class_rank = {c.rank})" for c in JobClass), "class_known"
     ),
     CheckConstraint(
-        f"stop_reason IS NULL OR {_one_of('stop_reason', tuple(StopReason))}", "stop_reason_known"
+        f"stop_reason IS NULL OR {one_of('stop_reason', tuple(StopReason))}", "stop_reason_known"
     ),
     CheckConstraint(f"priority BETWEEN -{PRIORITY_MAX} AND {PRIORITY_MAX}", "priority_range"),
     CheckConstraint(f"(finalized_at IS NOT NULL) = ({_FINAL})", "finalized_iff_final"),
@@ -182,23 +167,23 @@ attempt: Final = Table(
     "attempt",
     metadata,
     Column("job", Text, ForeignKey("job.id", ondelete="CASCADE"), nullable=False),
-    _number("number"),
-    _text("generation"),
-    _number("claimed_at"),
-    _number("accepted_at", null=True),
-    _number("ended_at", null=True),
-    _count("prompt_tokens"),
-    _count("cached_tokens"),
-    _count("replayed_tokens"),
-    _count("delivered_tokens"),
-    _count("reasoning_tokens"),
-    _count("prefill_tokens"),
-    _text("choice_counts", default="{}"),
-    _text("outcome", null=True),
-    _text("failure", null=True),
+    number("number"),
+    text("generation"),
+    number("claimed_at"),
+    number("accepted_at", null=True),
+    number("ended_at", null=True),
+    count("prompt_tokens"),
+    count("cached_tokens"),
+    count("replayed_tokens"),
+    count("delivered_tokens"),
+    count("reasoning_tokens"),
+    count("prefill_tokens"),
+    text("choice_counts", default="{}"),
+    text("outcome", null=True),
+    text("failure", null=True),
     PrimaryKeyConstraint("job", "number"),
     CheckConstraint("number >= 1", "number_range"),
-    CheckConstraint(f"outcome IS NULL OR {_one_of('outcome', OUTCOMES)}", "outcome_known"),
+    CheckConstraint(f"outcome IS NULL OR {one_of('outcome', OUTCOMES)}", "outcome_known"),
     CheckConstraint("(outcome IS NULL) = (ended_at IS NULL)", "ended_iff_outcome"),
     CheckConstraint(
         "prompt_tokens >= 0 AND cached_tokens >= 0 AND replayed_tokens >= 0"
@@ -217,18 +202,18 @@ chunk: Final = Table(
     "chunk",
     metadata,
     Column("job", Text, ForeignKey("job.id", ondelete="CASCADE"), nullable=False),
-    _number("number"),
-    _number("first_event"),
-    _number("last_event"),
-    _number("attempt"),
-    _number("choice"),
-    _number("first_token"),
-    _number("token_count"),
-    _number("checksum"),
-    _blob("pad", null=True),  # see padding
-    _blob("tokens"),
-    _blob("logprobs"),
-    _blob("parts"),
+    number("number"),
+    number("first_event"),
+    number("last_event"),
+    number("attempt"),
+    number("choice"),
+    number("first_token"),
+    number("token_count"),
+    number("checksum"),
+    blob("pad", null=True),  # see padding
+    blob("tokens"),
+    blob("logprobs"),
+    blob("parts"),
     PrimaryKeyConstraint("job", "number"),
     CheckConstraint("number >= 0", "number_range"),
     CheckConstraint("first_event >= 0 AND last_event >= first_event - 1", "events_range"),
@@ -241,30 +226,30 @@ chunk: Final = Table(
 generation: Final = Table(
     "generation",
     metadata,
-    _text("id"),
-    _text("model"),
-    _text("state"),
-    _text("gate", default="loading"),
-    _number("pid", null=True),
-    _number("pid_started", null=True),
-    _count("last_seq"),
-    _number("parent_epoch"),
-    _count("prompt_tokens"),
-    _count("cached_tokens"),
-    _count("completion_tokens"),
-    _count("reasoning_tokens"),
-    _count("jobs"),
-    _number("created_at"),
-    _number("ready_at", null=True),
-    _number("ended_at", null=True),
-    _number("exit_code", null=True),
-    _number("exit_signal", null=True),
-    _text("exit_reason", null=True),
-    _text("fingerprint", null=True),
-    _text("log_path"),
+    text("id"),
+    text("model"),
+    text("state"),
+    text("gate", default="loading"),
+    number("pid", null=True),
+    number("pid_started", null=True),
+    count("last_seq"),
+    number("parent_epoch"),
+    count("prompt_tokens"),
+    count("cached_tokens"),
+    count("completion_tokens"),
+    count("reasoning_tokens"),
+    count("jobs"),
+    number("created_at"),
+    number("ready_at", null=True),
+    number("ended_at", null=True),
+    number("exit_code", null=True),
+    number("exit_signal", null=True),
+    text("exit_reason", null=True),
+    text("fingerprint", null=True),
+    text("log_path"),
     PrimaryKeyConstraint("id"),
-    CheckConstraint(_one_of("state", tuple(WorkerState)), "state_known"),
-    CheckConstraint(_one_of("gate", tuple(Gate)), "gate_known"),
+    CheckConstraint(one_of("state", tuple(WorkerState)), "state_known"),
+    CheckConstraint(one_of("gate", tuple(Gate)), "gate_known"),
     CheckConstraint("(ended_at IS NOT NULL) = (state IN ('lost', 'gone'))", "ended_iff_over"),
     CheckConstraint("last_seq >= 0 AND parent_epoch >= 1", "numbers_range"),
     CheckConstraint(
@@ -284,10 +269,10 @@ command: Final = Table(
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("generation", Text, ForeignKey("generation.id", ondelete="CASCADE"), nullable=False),
     Column("job", Text, ForeignKey("job.id", ondelete="CASCADE"), nullable=True),
-    _number("attempt", null=True),
-    _text("kind"),
-    _number("created_at"),
-    _blob("params"),
+    number("attempt", null=True),
+    text("kind"),
+    number("created_at"),
+    blob("params"),
     CheckConstraint("id >= 1", "id_range"),
     CheckConstraint("(job IS NULL) = (attempt IS NULL)", "attempt_iff_job"),
     sqlite_strict=True,
@@ -299,22 +284,22 @@ Index("command_job", command.c.job, command.c.attempt)
 report: Final = Table(
     "report",
     metadata,
-    _text("id"),
-    _number("revision"),
-    _number("seq"),
-    _text("kind"),
-    _text("subject"),
-    _count("tombstone"),
-    _count("rank"),
-    _text("outcome"),
-    _text("reason", null=True),
-    _number("complete"),
-    _number("created_at"),
-    _number("checksum"),
-    _blob("payload"),
+    text("id"),
+    number("revision"),
+    number("seq"),
+    text("kind"),
+    text("subject"),
+    count("tombstone"),
+    count("rank"),
+    text("outcome"),
+    text("reason", null=True),
+    number("complete"),
+    number("created_at"),
+    number("checksum"),
+    blob("payload"),
     PrimaryKeyConstraint("id", "revision"),
     UniqueConstraint("seq"),
-    CheckConstraint(_one_of("kind", KINDS), "kind_known"),
+    CheckConstraint(one_of("kind", KINDS), "kind_known"),
     CheckConstraint("revision = 1 OR (kind = 'generation' AND revision > 1)", "revision_once"),
     CheckConstraint("tombstone = 0 OR kind = 'generation'", "tombstone_range"),
     CheckConstraint("tombstone IN (0, 1) AND complete IN (0, 1)", "flags"),
@@ -325,14 +310,14 @@ report: Final = Table(
 idempotency: Final = Table(
     "idempotency",
     metadata,
-    _text("tenant"),
-    _text("method"),
-    _text("path"),
-    _text("key"),
-    _text("digest"),
+    text("tenant"),
+    text("method"),
+    text("path"),
+    text("key"),
+    text("digest"),
     Column("job", Text, ForeignKey("job.id", ondelete="CASCADE"), nullable=False),
-    _number("created_at"),
-    _number("expires_at"),
+    number("created_at"),
+    number("expires_at"),
     PrimaryKeyConstraint("tenant", "method", "path", "key"),
     CheckConstraint("expires_at > created_at", "expires_later"),
     sqlite_strict=True,
@@ -344,21 +329,21 @@ Index("idempotency_job", idempotency.c.job)
 drain: Final = Table(
     "drain",
     metadata,
-    _text("id"),
-    _text("mode"),
-    _text("scope"),
-    _text("state"),
-    _text("reason", null=True),
-    _number("started_at"),
-    _number("ended_at", null=True),
-    _number("timeout_ms"),
-    _number("in_flight"),
-    _count("finished"),
-    _count("given_back"),
-    _count("cancelled"),
+    text("id"),
+    text("mode"),
+    text("scope"),
+    text("state"),
+    text("reason", null=True),
+    number("started_at"),
+    number("ended_at", null=True),
+    number("timeout_ms"),
+    number("in_flight"),
+    count("finished"),
+    count("given_back"),
+    count("cancelled"),
     PrimaryKeyConstraint("id"),
-    CheckConstraint(_one_of("mode", DRAIN_MODES), "mode_known"),
-    CheckConstraint(_one_of("state", DRAIN_STATES), "state_known"),
+    CheckConstraint(one_of("mode", DRAIN_MODES), "mode_known"),
+    CheckConstraint(one_of("state", DRAIN_STATES), "state_known"),
     CheckConstraint("(ended_at IS NULL) = (state = 'running')", "ended_iff_not_running"),
     CheckConstraint(
         "timeout_ms >= 0 AND finished >= 0 AND given_back >= 0 AND cancelled >= 0"
@@ -376,77 +361,22 @@ Index("drain_running", drain.c.id, sqlite_where=drain.c.state == "running")
 feed: Final = Table(
     "feed",
     metadata,
-    _number("id"),
-    _count("last"),
+    number("id"),
+    count("last"),
     # The last place that was deleted, and the size of the payloads that are kept.
-    _count("pruned"),
-    _count("bytes"),
+    count("pruned"),
+    count("bytes"),
     PrimaryKeyConstraint("id"),
     CheckConstraint("id = 1", "one_row"),
     CheckConstraint("pruned >= 0 AND last >= pruned AND bytes >= 0", "numbers_range"),
     sqlite_strict=True,
 )
 
-# What the world was last told of a generation, and what it has acknowledged of that.
-receipt: Final = Table(
-    "receipt",
-    metadata,
-    Column("generation", Text, ForeignKey("generation.id", ondelete="CASCADE"), nullable=False),
-    _text("id"),
-    _number("revision"),
-    _number("rank"),
-    _number("jobs"),
-    _number("prompt_tokens"),
-    _number("cached_tokens"),
-    _number("completion_tokens"),
-    _number("reasoning_tokens"),
-    _count("acked_revision"),
-    _number("acked_at", null=True),
-    PrimaryKeyConstraint("generation"),
-    UniqueConstraint("id"),
-    CheckConstraint("rank BETWEEN 1 AND 3", "rank_known"),
-    CheckConstraint("revision >= 1 AND acked_revision BETWEEN 0 AND revision", "revisions_range"),
-    CheckConstraint("(acked_at IS NULL) = (acked_revision = 0)", "acked_iff_at"),
-    CheckConstraint(
-        "jobs >= 0 AND prompt_tokens >= 0 AND cached_tokens >= 0"
-        " AND completion_tokens >= 0 AND reasoning_tokens >= 0",
-        "totals_range",
-    ),
-    sqlite_strict=True,
-)
-
-consumer: Final = Table(
-    "consumer",
-    metadata,
-    _text("name"),
-    _text("tenant", null=True),
-    _text("state", default="live"),
-    _text("parked_reason", null=True),
-    _number("acked"),
-    _number("passed"),
-    _number("created_at"),
-    _number("seen_at"),
-    _number("include_attached"),
-    _text("kinds"),
-    _text("classes"),
-    _text("tags"),
-    PrimaryKeyConstraint("name"),
-    CheckConstraint(_one_of("state", tuple(ConsumerState)), "state_known"),
-    CheckConstraint("(parked_reason IS NOT NULL) = (state = 'parked')", "parked_for_a_reason"),
-    CheckConstraint("acked >= 0 AND passed >= acked", "places_range"),
-    CheckConstraint("include_attached IN (0, 1)", "flags"),
-    CheckConstraint(
-        "json_valid(kinds) AND json_valid(classes) AND json_valid(tags)", "selection_is_json"
-    ),
-    sqlite_strict=True,
-)
-Index("consumer_passed", consumer.c.passed, sqlite_where=consumer.c.state == "live")
-
 meta: Final = Table(
     "meta",
     metadata,
-    _text("key"),
-    _text("value"),
+    text("key"),
+    text("value"),
     PrimaryKeyConstraint("key"),
     sqlite_strict=True,
     sqlite_with_rowid=False,

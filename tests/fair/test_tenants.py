@@ -17,7 +17,7 @@ def submit_many(place: Place, count: int, content: str, **fields: Any) -> list[s
     ids: list[str] = []
     for first in range(0, count, 1_000):
         bulk = [place.body(content, **fields) for _ in range(min(1_000, count - first))]
-        answer = place.post("/v1/jobs", {"jobs": bulk})
+        answer = place.post("/v1/jobs/bulk", {"jobs": bulk})
         assert answer.status_code == 202, answer.text
         ids += answer.json()["ids"]
     return ids

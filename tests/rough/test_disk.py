@@ -1,6 +1,6 @@
 """A disk that is full: new work is refused, work at hand goes on or waits, nothing is lost."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ BIG: Final = "much " * 100_000
 
 
 @contextmanager
-def full(place: Place) -> Iterator[None]:
+def full(place: Place) -> Generator[None]:
     """Others take what was left of the disk; in the end they give it back."""
     marker = place.site.data_dir / "full"
     marker.touch()

@@ -3,7 +3,7 @@
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -84,7 +84,7 @@ def test_a_stopped_worker_that_wakes_after_it_was_given_up_changes_nothing(begin
 
 
 @contextmanager
-def connection(place: Place) -> Iterator["zmq.Socket[bytes]"]:
+def connection(place: Place) -> Generator["zmq.Socket[bytes]"]:
     """A connection to the workers' socket that no worker has."""
     (path,) = place.site.runtime_dir.rglob("w.sock")
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:

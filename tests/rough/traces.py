@@ -1,6 +1,6 @@
 """What a server leaves behind in its process, in its directory and in the system."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -50,7 +50,7 @@ class Traces:
 
 
 @contextmanager
-def nothing_stays(server: RunningServer) -> Iterator[None]:
+def nothing_stays(server: RunningServer) -> Generator[None]:
     """Whatever happens inside, the server is as it was before when it is over."""
     before = Traces(server)
     yield

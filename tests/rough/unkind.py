@@ -6,11 +6,13 @@ The first argument is a JSON list of orders: those of ``tests.durable.sabotage``
 * ``small-disk DIRECTORY BYTES``: while ``DIRECTORY/full`` is there, the database in ``DIRECTORY``
   cannot grow, but by these BYTES once the ballast is gone;
 * ``random-disk SEED``: now and then there is no room for one to four commits in a row;
-* ``slow-disk FILE``: while ``FILE`` is there, no commit begins.
+* ``slow-disk FILE``: while ``FILE`` is there, no commit begins;
+* ``small-buffers BYTES``: the system keeps so much of what a client has not read, and no more.
 """
 
 import json
 import random
+import socket
 import sqlite3
 import sys
 import time
@@ -67,7 +69,8 @@ def _small_disk(directory: str, size: str) -> None:
         driver.execute(f"PRAGMA max_page_count = {limit}").fetchall()
 
     _around(_COMMIT, look, _nothing)
-    begin, free = database.next_start, Ballast.free_bytes
+    begin, free = database.next_start, Ballast.free_bytes.fget
+    assert free is not None
 
     def next_start(*args: Any) -> Any:
         if full.exists() and ballast.exists():
@@ -75,8 +78,11 @@ def _small_disk(directory: str, size: str) -> None:
         return begin(*args)
 
     database.next_start = next_start
-    room_left = property(lambda kept: 0 if full.exists() else free.__get__(kept))
-    Ballast.free_bytes = room_left  # pyright: ignore[reportAttributeAccessIssue]
+
+    def free_bytes(kept: Ballast) -> int:
+        return 0 if full.exists() else free(kept)
+
+    Ballast.free_bytes = property(free_bytes)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _random_disk(seed: str) -> None:
@@ -102,12 +108,26 @@ def _slow_disk(file: str) -> None:
     _around(_COMMIT, wait, _nothing)
 
 
+def _small_buffers(size: str) -> None:
+    import app.main as main
+
+    bind = main.bind
+
+    def bind_narrow(*args: Any) -> socket.socket:
+        listener = bind(*args)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, int(size))
+        return listener
+
+    main.bind = bind_narrow
+
+
 UNKIND: Final[dict[str, Callable[..., None]]] = {
     **ORDERS,
     "skip": _skip,
     "small-disk": _small_disk,
     "random-disk": _random_disk,
     "slow-disk": _slow_disk,
+    "small-buffers": _small_buffers,
 }
 
 

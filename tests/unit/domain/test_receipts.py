@@ -13,7 +13,7 @@ OWN = GenerationTotals(2, 10, 3, 7)
     [
         (Rank.SEALED, True, OWN, Rank.SEALED, Grounds.STOPPED, True),
         (Rank.SEALED, True, GenerationTotals(2, 10, 3, 8), Rank.SNAPSHOT, "totals_differ", False),
-        (Rank.SEALED, True, None, Rank.SNAPSHOT, Grounds.FORCED, False),
+        (Rank.SEALED, True, None, Rank.SNAPSHOT, Grounds.TOTALS_DIFFER, False),
         (Rank.SNAPSHOT, True, None, Rank.SNAPSHOT, Grounds.FORCED, False),
         (Rank.CRASH, True, None, Rank.CRASH, Grounds.WORKER_LOST, False),
         (Rank.CRASH, True, OWN, Rank.CRASH, Grounds.WORKER_LOST, False),

@@ -430,3 +430,14 @@ def test_a_resume_on_a_changed_model_is_refused(change: dict[str, str]) -> None:
     (refused,) = bench.does(run)
     assert isinstance(refused, Refused)
     assert refused.failure.code == "model_changed"
+
+
+def test_a_job_that_is_prepared_gets_the_row_at_once_when_all_rows_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(rows=1)
+    bench.does(run_job(1, "one"), run_job(2, "two"), turns=1)
+    monkeypatch.setattr(bench.preparing, "patience_s", lambda _: pytest.fail("it waits"))
+    for _ in range(8):
+        bench.loop.turn()
+    assert [event.job for event in bench.said(Finished)] == ["one", "two"]
