@@ -1,4 +1,4 @@
-"""What all tables are made of: the registry they stand in, and columns that are STRICT about types."""
+"""What all tables are made of: the registry they stand in, and their columns."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The tables of whoever reads the feed: consumers, and receipts that are acknowledged one by one."""
+"""The tables of whoever reads the feed: consumers, and receipts that are booked one by one."""
 
 from typing import Final
 

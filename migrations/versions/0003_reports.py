@@ -116,9 +116,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.execute("DROP TABLE consumer")
     op.execute("DROP TABLE receipt")
-    _replace_feed(
-        "feed_old", OLD_FEED, "INSERT INTO feed_old (id, last) SELECT id, last FROM feed"
-    )
+    _replace_feed("feed_old", OLD_FEED, "INSERT INTO feed_old (id, last) SELECT id, last FROM feed")
 
 
 def _replace_feed(copy: str, create: str, fill: str) -> None:

@@ -60,9 +60,7 @@ async def assembled(
 def draft(content: str, durability: Durability = Durability.DURABLE, **fields: Any) -> JobDraft:
     """A job to submit."""
     request = ChatRequest((ChatMessage("user", content),), SamplingParams(seed=1))
-    return JobDraft(
-        surface="native", model=MODEL, request=request, durability=durability, **fields
-    )
+    return JobDraft(surface="native", model=MODEL, request=request, durability=durability, **fields)
 
 
 async def running(product: Product, job: JobId, tokens: int = 1) -> LiveJob:

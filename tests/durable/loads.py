@@ -1,6 +1,6 @@
 """The loads that are disturbed: eight jobs on each engine."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ Loaded = tuple[Place, Load]
 
 
 @contextmanager
-def scripted_load(root: Path, cache_dir: Path) -> Iterator[Loaded]:
+def scripted_load(root: Path, cache_dir: Path) -> Generator[Loaded]:
     """On the scripted engine, whose words have characters of several tokens."""
     with site_in(root, cache_dir) as site:
         place = Place(site, {"step_s": SCRIPTED_STEP_S})
@@ -31,7 +31,7 @@ def scripted_load(root: Path, cache_dir: Path) -> Iterator[Loaded]:
 
 
 @contextmanager
-def tiny_load(root: Path, cache_dir: Path) -> Iterator[Loaded]:
+def tiny_load(root: Path, cache_dir: Path) -> Generator[Loaded]:
     """On a tiny MLX model in float32, sampled, with seeds whose draws are all clear."""
     with site_in(root, cache_dir) as site:
         path = make_tiny_llama(site.data_dir / "models" / "tiny")

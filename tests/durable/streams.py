@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
+from typing_extensions import override
+
 from tests.durable.place import SLACK_S, Place
 from tests.waiting import wait_until
 
@@ -55,6 +57,7 @@ class JobStream(threading.Thread):
         assert endings == self.events[-1:], self.events[-3:]
         return endings[0]
 
+    @override
     def run(self) -> None:
         try:
             wait_until(self._followed, FOLLOW_S, f"the end of {self.job}'s events")

@@ -18,7 +18,7 @@ def submitted(place: Place, key: str, content: str = "[[tokens=5]]") -> httpx.Re
 def test_requests_with_the_same_key_at_the_same_time_are_one_job(place: Place) -> None:
     before = place.store.count()
     with ThreadPoolExecutor(12) as pool:
-        answers = list(pool.map(lambda _: submitted(place, "at-once"), range(12)))
+        answers = list(pool.map(submitted, [place] * 12, ["at-once"] * 12))
     assert {answer.status_code for answer in answers} == {202}
     (job,) = {answer.json()["id"] for answer in answers}
     replayed = [answer.headers.get("idempotent-replayed") for answer in answers]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pytest
@@ -95,7 +96,7 @@ class Stage:
         known = self.product.fleet.get(worker.generation)
         assert known is not None
         async with asyncio.timeout(PATIENCE_S):
-            while known.session.received < seq:
+            while known.session.received < seq:  # noqa: ASYNC110 - a turn of the loop, no time
                 await asyncio.sleep(0)
 
     async def view(self, job: JobId) -> JobView:
@@ -105,7 +106,11 @@ class Stage:
 @pytest.fixture
 async def stage(site: Site, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Stage]:
     cast, disk = Cast(), HeldDisk()
-    monkeypatch.setattr(Launcher, "spawn", lambda *args: cast.spawn(*args))
+
+    def spawn(*args: Any) -> PlayedWorker:
+        return cast.spawn(*args)
+
+    monkeypatch.setattr(Launcher, "spawn", spawn)
     monkeypatch.setattr(cancellation, "RESEND_S", RESEND_S)
     monkeypatch.setattr(cancellation, "REPLACE_S", REPLACE_S)
     async with assembled(settings_of(site, {}, stop_grace_s=0.0), disk.hooks()) as product:
@@ -154,7 +159,8 @@ async def test_a_finish_that_was_on_its_way_wins_over_a_cancel(stage: Stage) -> 
     stage.product.cancellation.request_nowait(run.job)
     await worker.tell(delta(run, 1, "b"), finished(run, 2))
     view = await stage.ended(run.job)
-    assert (view.state, view.stop_reason, view.usage.completion_tokens) == ("completed", "cancel", 2)
+    assert (view.state, view.stop_reason) == ("completed", "cancel")
+    assert view.usage.completion_tokens == 2
 
 
 async def test_a_frame_that_came_twice_or_out_of_order_counts_once(stage: Stage) -> None:

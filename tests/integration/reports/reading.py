@@ -22,6 +22,8 @@ from app.storage.jobs import end_waiting_job, insert_job
 from app.storage.operations import Committed, Operation
 from tests.integration.storage.making import NOW, make_ending, make_job, opened
 
+COUNTS = ("in_flight", "finished", "given_back", "cancelled")
+
 
 @dataclass
 class Clock:
@@ -81,7 +83,7 @@ class Reading:
     async def end_a_drain(self) -> None:
         """A drain is begun and ends."""
         fields: dict[str, Any] = {"id": f"drain_{self.jobs}", "mode": "finish", "scope": "server"}
-        counts = {"in_flight": 0, "finished": 0, "given_back": 0, "cancelled": 0}
+        counts: dict[str, Any] = dict.fromkeys(COUNTS, 0)
         drain = DrainView(
             **fields, **counts, state="running", started_at=NOW, ended_at=None, timeout_s=1
         )

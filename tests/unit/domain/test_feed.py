@@ -8,7 +8,12 @@ from app.domain.job import JobClass
 
 def about(**fields: Any) -> About:
     """A durable job in the background."""
-    given = {"tenant": "acme", "job_class": "background", "durability": "durable", **fields}
+    given: dict[str, Any] = {
+        "tenant": "acme",
+        "job_class": "background",
+        "durability": "durable",
+        **fields,
+    }
     return About(**given)
 
 

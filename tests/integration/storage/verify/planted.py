@@ -184,7 +184,7 @@ PLANTED: Final = [
         "feed",
         "c",
         "is live, and what it has not read is deleted up to 1",
-        f"{CONSUMER.format(0)}; UPDATE feed SET pruned = 1",
+        CONSUMER.format(0) + "; UPDATE feed SET pruned = 1",
     ),
     ("feed", "feed", "counts to 8, and the last report is at 7", "UPDATE feed SET last = 8"),
     (

@@ -104,7 +104,9 @@ async def test_what_was_deleted_as_old_is_not_missed(tmp_path: Path) -> None:
     with closing(writer_connection(path)) as driver:
         driver.execute("DELETE FROM job WHERE finalized_at IS NOT NULL")
         driver.execute("DELETE FROM report WHERE seq < 4")
-        driver.execute("UPDATE feed SET pruned = 3, bytes = (SELECT sum(length(payload)) FROM report)")
+        driver.execute(
+            "UPDATE feed SET pruned = 3, bytes = (SELECT sum(length(payload)) FROM report)"
+        )
     assert verify_file(path).violations == []
 
 

@@ -437,7 +437,11 @@ def test_a_job_that_is_prepared_gets_the_row_at_once_when_all_rows_end(
 ) -> None:
     bench = Bench(rows=1)
     bench.does(run_job(1, "one"), run_job(2, "two"), turns=1)
-    monkeypatch.setattr(bench.preparing, "patience_s", lambda _: pytest.fail("it waits"))
+
+    def waits(_now: float) -> float:
+        pytest.fail("it waits")
+
+    monkeypatch.setattr(bench.preparing, "patience_s", waits)
     for _ in range(8):
         bench.loop.turn()
     assert [event.job for event in bench.said(Finished)] == ["one", "two"]
