@@ -7,6 +7,7 @@ admission, jobs, connections, workers, socket, store.
 import asyncio
 import os
 import signal
+import sqlite3
 import sys
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
@@ -16,6 +17,7 @@ import structlog
 import uvicorn
 
 from app import log
+from app.catalogue.entries import Catalogue
 from app.http.application import create_app
 from app.http.ports import Ports
 from app.http.reports.ports import ReportPorts
@@ -23,7 +25,7 @@ from app.product import Product, assemble
 from app.server import BACKLOG, CONNECTION_GRACE_S, Server, bind
 from app.services.clock import SystemClock
 from app.settings import Settings
-from app.storage.database import Database
+from app.storage.database import DATABASE_NAME, Database
 from app.storage.errors import StoreError
 from app.storage.limits import WriterLimits
 from app.supervision.run_dir import SOCKET_NAME, RunDirUnsafe, prepare_run_dir
@@ -42,8 +44,19 @@ def serve(settings: Settings) -> int:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(settings))
     except (StoreError, RunDirUnsafe) as error:
-        print(f"mlxq cannot start: {error}", file=sys.stderr)  # noqa: T201
-        return EXIT_CANNOT_START
+        return _cannot_start(str(error))
+    except sqlite3.DatabaseError as error:
+        path = settings.storage.data_dir / DATABASE_NAME
+        return _cannot_start(f"{path}: {error}; `mlxq doctor` looks closer")
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return _cannot_start(f"{error.filename}: {error.strerror}")
+
+
+def _cannot_start(reason: str) -> int:
+    print(f"mlxq cannot start: {reason}", file=sys.stderr)  # noqa: T201
+    return EXIT_CANNOT_START
 
 
 def version() -> str:
@@ -95,6 +108,7 @@ async def _run(product: Product, settings: Settings, listener: socket) -> None:
         draining=product.draining,
         administration=product.administration,
         overview=product.overview,
+        accounting=product.accounting,
         reports=ReportPorts(feed=product.reporting.feed, consumers=product.reporting.consumers),
     )
     config = uvicorn.Config(
@@ -134,16 +148,20 @@ def _announce(listener: socket, settings: Settings) -> None:
     """Say where the server is and how to try it."""
     host, port = listener.getsockname()[:2]
     base = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    body = (
-        f'{{"model":"{settings.models.default}","messages":[{{"role":"user","content":"Hello!"}}]}}'
-    )
-    lines = (
-        f"mlxq serves {settings.models.default} on {base}",
-        "Try it:",
-        f"  curl {base}/v1/chat/completions -H 'content-type: application/json' -d '{body}'",
-    )
+    model = settings.models.default
+    lines = [f"mlxq serves {model} on {base}"]
+    if Catalogue.of(settings).find(model) is None:
+        lines.append(f"This model is not here yet: run `mlxq models pull {model}`.")
+    lines += ["Try it:", _example(base, model)]
     print("\n".join(lines), flush=True)  # noqa: T201
     _log.info("listening", address=base, data_dir=str(settings.storage.data_dir))
+
+
+def _example(base: str, model: str) -> str:
+    """A line to try: short, and as the model answers best."""
+    question = '{"role":"user","content":"What is the capital of France?"}'
+    body = f'{{"model":"{model}","messages":[{question}],"temperature":0,"max_tokens":60}}'
+    return f"  curl {base}/v1/chat/completions -H 'content-type: application/json' -d '{body}'"
 
 
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:

@@ -12,6 +12,7 @@ from app.catalogue.entries import Catalogue
 from app.dispatch.router import Router
 from app.domain.job import StopReason
 from app.domain.poison import Limits
+from app.services.accounting import Accounting
 from app.services.administration import Administration
 from app.services.adoption import Adoption
 from app.services.attempts import Attempts
@@ -82,6 +83,7 @@ class Product:
     retention: Retention
     compaction: Compaction
     reporting: Reporting
+    accounting: Accounting
     workers: Workers
 
     async def start(self) -> None:
@@ -384,5 +386,6 @@ class _Assembly:
             retention=self.retention,
             compaction=self.compaction,
             reporting=self.reporting,
+            accounting=Accounting(self.database, self.fleet, self.sealing, clock),
             workers=self.workers,
         )

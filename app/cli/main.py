@@ -11,6 +11,7 @@ from app.cli.drain import drain, resume
 from app.cli.follow import follow
 from app.cli.jobs import jobs
 from app.cli.models import models
+from app.cli.reports import reports
 from app.cli.serve import serve
 from app.cli.submit import submit
 
@@ -38,6 +39,7 @@ cli.add_command(submit)
 cli.add_command(jobs)
 cli.add_command(follow)
 cli.add_command(cancel)
+cli.add_command(reports)
 cli.add_command(drain)
 cli.add_command(resume)
 cli.add_command(models)

@@ -51,14 +51,13 @@ class Watcher:
         self.next = first
         self._client = client
         self._tenant = tenant
-        self._reached = False
         self._patience = Patience(give_up_s)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Until the job's end.
 
         Raises:
-            Unreachable: there was no server to begin with, or it was away for too long.
+            Unreachable: the server was away for too long.
             Refused: there is no such job, or it can no longer be followed.
         """
         while True:
@@ -72,13 +71,12 @@ class Watcher:
                     yield ending
                     return
             except (Unreachable, Refused) as error:
-                if not self._reached or not _passing(error) or not self._away():
+                if not _passing(error) or not self._away():
                     raise
 
     def _stream(self) -> Iterator[dict[str, Any]]:
         query = {"tenant": self._tenant, "starting_after": self.next - 1 if self.next else None}
         with self._client.open_stream(job_path(self.job, "/events"), query) as stream:
-            self._reached = True
             self._patience.reset()
             for event in stream:
                 self._patience.reset()

@@ -9,6 +9,8 @@ from litestar import Litestar
 from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 
+from app.http.accounting.controller import AccountingController
+from app.http.accounting.door import AccountingDoor
 from app.http.admin.drain import AdminController, AdminDoor
 from app.http.admin.models import AdminModelsController, WorkersDoor
 from app.http.errors import EXCEPTION_HANDLERS
@@ -54,6 +56,7 @@ def create_app(
             JobsController,
             ReportsController,
             ConsumersController,
+            AccountingController,
             AdminController,
             AdminModelsController,
             HealthController,
@@ -63,6 +66,7 @@ def create_app(
             "jobs": _always(JobsDoor(ports, settings.body_bytes_max)),
             "events": _always(EventsDoor(ports.following, limits)),
             "reports": _always(ReportsDoor(ports.reports)),
+            "accounting": _always(AccountingDoor(ports.accounting)),
             "report_stream": _always(ReportStreamDoor(ports.reports, limits)),
             "admin": _always(AdminDoor(ports.draining, ports.administration, ports.overview)),
             "workers": _always(WorkersDoor(ports.administration)),

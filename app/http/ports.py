@@ -12,6 +12,7 @@ from app.domain.draft import JobDraft
 from app.domain.events import FollowedEvent
 from app.domain.job import JobState
 from app.domain.view import DrainView, JobPage, JobView, RestartView, WorkerView
+from app.http.accounting.ports import Accounting
 from app.http.reports.ports import ReportPorts
 from shared.ids import JobId
 
@@ -244,3 +245,4 @@ class Ports(Generic[TicketT]):
     administration: Administration
     overview: Overview
     reports: ReportPorts
+    accounting: Accounting

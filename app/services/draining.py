@@ -9,10 +9,12 @@ accepted and waits. What is in flight at its start is settled by mode:
 
 What is left when ``timeout_s`` has passed is cancelled (attached) or checkpointed. The proof is
 ``finished + given back + cancelled = in flight``. The flag stays until ``resume``; a start of the
-server clears it. SIGTERM is a drain of its own that joins one which runs.
+server clears it. SIGTERM is a drain of its own that joins one which runs, and has it wait no longer
+than its own grace.
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -65,9 +67,15 @@ class _Drain:
     reason: str | None = None
     ended_at: datetime | None = None
     keep_attached: bool = False
+    until: float = 0.0
     ending: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def hurry(self, timeout_s: float) -> None:
+        """What is left is not waited for any longer than this."""
+        self.until = min(self.until, asyncio.get_running_loop().time() + timeout_s)
+        self.changed.set()
 
     def view(self) -> DrainView:
         return DrainView(
@@ -148,6 +156,8 @@ class Draining:
                     f"A drain of mode '{drain.mode}' is running; wait for it or resume first.",
                     param="mode",
                 )
+            if keep_attached:
+                drain.hurry(timeout_s)
             return drain.view()
         before = self._drain, self._relay.paused
         drain = self._begin(mode, timeout_s)
@@ -185,6 +195,7 @@ class Draining:
     def _begin(self, mode: Mode, timeout_s: float) -> _Drain:
         self._relay.pause()
         drain = _Drain(self._mint.drain(), mode, timeout_s, self._clock.now())
+        drain.until = asyncio.get_running_loop().time() + timeout_s
         for live in self._ledger:
             if live.state is JobState.RUNNING or (live.attached and not live.state.final):
                 drain.open[live.id] = live
@@ -195,13 +206,14 @@ class Draining:
 
     async def _run(self, drain: _Drain) -> None:
         self._settle_by_mode(drain)
-        if not await self._settled_within(drain, drain.timeout_s):
+        if not await self._settled(drain):
             for live in list(drain.open.values()):
                 if live.attached:
                     self._cancellation.request_nowait(live.id, StopReason.PARENT_LOST)
                 else:
                     self._preemption.request(live)
-            if not await self._settled_within(drain, SETTLE_S):
+            drain.until = asyncio.get_running_loop().time() + SETTLE_S
+            if not await self._settled(drain):
                 await self._end(drain, "failed", "timeout")
                 return
         await self._end(drain, "completed", None)
@@ -218,16 +230,14 @@ class Draining:
         # Attached work that goes on does so over its worker's death, too.
         self._relay.let_through({live.id for live in drain.open.values() if live.attached})
 
-    async def _settled_within(self, drain: _Drain, seconds: float) -> bool:
-        if not drain.open:
-            return True
-        try:
-            async with asyncio.timeout(seconds):
-                while drain.open and not drain.ending:
-                    drain.changed.clear()
+    async def _settled(self, drain: _Drain) -> bool:
+        """Wait for what is in flight until ``drain.until``, which may come nearer meanwhile."""
+        loop = asyncio.get_running_loop()
+        while drain.open and not drain.ending and (left_s := drain.until - loop.time()) > 0:
+            drain.changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
                     await drain.changed.wait()
-        except TimeoutError:
-            return False
         return not drain.open
 
     def _ended(self, live: LiveJob, ending: Ending) -> None:

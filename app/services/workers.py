@@ -134,6 +134,7 @@ class Workers:
         self._drain_socket()
         if worker.state is WorkerState.STOPPING and not worker.held:
             self._over(worker, exit_)
+            self._start_if_wanted(worker.model)
             return
         lines = last_lines(worker.log_path, REASON_LINES)
         reason = str(exit_) + (f"; last log lines: {' | '.join(lines)}" if lines else "")

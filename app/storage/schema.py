@@ -41,7 +41,8 @@ def check(driver: sqlite3.Connection) -> None:
         raise SchemaTooNew(f"schema {version} is newer than this program's {HEAD}")
     ((verdict,),) = driver.execute("PRAGMA quick_check(1)").fetchall()
     if verdict != "ok":
-        raise StoreDamaged(str(verdict))
+        text = "the database is damaged: restore a backup of it, or move it away"
+        raise StoreDamaged(f"{text} (SQLite says: {' '.join(str(verdict).split())[:200]})")
 
 
 def pending(driver: sqlite3.Connection) -> bool:

@@ -26,7 +26,7 @@ def new_place(site: Site) -> Iterator[NewPlace]:
     yield make
     site.kill_all()
     for place in places:
-        assert_in_order(place)
+        assert_in_order(place.store.path)
 
 
 @pytest.fixture(scope="package")
@@ -38,7 +38,7 @@ def shared_place(tmp_path_factory: pytest.TempPathFactory, worker_cache: Path) -
         place.warm()
         yield place
         site.kill_all()
-        assert_in_order(place)
+        assert_in_order(place.store.path)
 
 
 @pytest.fixture
@@ -46,4 +46,4 @@ def place(shared_place: Place) -> Iterator[Place]:
     """The shared server, in order and idle before and after."""
     yield shared_place
     shared_place.server.wait_until_idle()
-    assert_in_order(shared_place)
+    assert_in_order(shared_place.store.path)

@@ -2,20 +2,21 @@
 
 import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import psutil
 
+from tests.durable.forking import Birth, ForkedProcess, fork
 from tests.e2e.server import RunningServer, Site
 from tests.e2e.store import Row, Store
 from tests.waiting import wait_until
 
-SABOTAGE: Final = str(Path(__file__).with_name("sabotage.py"))
 PATIENT: Final = {
     "worker.restart_limit": 1_000,
     "worker.restart_window_s": 1,
@@ -58,13 +59,39 @@ class Place:
     # --- its life ------------------------------------------------------------------------------
 
     def start(self, *sabotage: str) -> RunningServer:
-        """Start a server; ``sabotage`` names what goes wrong in it (see the module)."""
-        program = {"program": (SABOTAGE, json.dumps(sabotage))} if sabotage else {}
-        self.server = self.site.start(
-            self.script, self.settings, engine=self.engine, model=self.model, **program
-        )
+        """Start a server; ``sabotage`` is what goes wrong in it."""
+        site = self.site
+        if self.engine == "scripted":
+            site.add_scripted_model(self.model)
+        said = site.root / f"said-{len(site.servers)}"
+        process = fork(self._birth(said, sabotage))
+        address = wait_for_address(process, said, site.log)
+        self.server = RunningServer(cast("Any", process), site, address, self.model)
+        site.servers.append(self.server)
         self.up.set()
         return self.server
+
+    def _birth(self, said: Path, sabotage: Sequence[str]) -> Birth:
+        values = {
+            "server.port": 0,
+            "storage.data_dir": self.site.data_dir,
+            "storage.cache_dir": self.site.cache_dir,
+            "models.hub_cache": self.site.root / "hub",
+            "models.default": self.model,
+            "worker.engine": self.engine,
+            "worker.scripted": json.dumps(self.script),
+            "worker.heartbeat_interval_s": 0.2,
+            **self.settings,
+        }
+        sets = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+        return Birth(
+            arguments=["serve", *sets],
+            environment=self.site._environment(),
+            output=str(said),
+            errors=str(self.site.log),
+            exit_code=str(said.with_suffix(".exit")),
+            sabotage=list(sabotage),
+        )
 
     def kill_parent(self) -> None:
         """kill -9."""
@@ -172,6 +199,19 @@ class Place:
     def outcomes(self, job: str) -> list[str | None]:
         """How the job's attempts ended, in order."""
         return [row["outcome"] for row in self.attempts(job)]
+
+
+def wait_for_address(process: ForkedProcess, said: Path, log: Path) -> str:
+    """Where the server listens, once it does."""
+
+    def address() -> str | None:
+        found = re.search(r"on (http://\S+)\n", said.read_text()) if said.exists() else None
+        assert found or process.poll() is None, log.read_text()[-3000:]
+        return found[1] if found else None
+
+    found = wait_until(address, SLACK_S, "the server's address")
+    assert found
+    return found
 
 
 def assert_counted_once(place: Place, jobs: Sequence[str]) -> None:

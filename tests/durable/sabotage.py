@@ -1,6 +1,6 @@
-"""``mlxq`` with something that goes wrong at an exact moment.
+"""What goes wrong in a server at an exact moment.
 
-The first argument is a JSON list of orders, each a word and what it is about:
+Each order is a word and what it is about:
 
 * ``set MODULE:NAME VALUE``: another constant (JSON);
 * ``die-before MODULE:NAME N``, ``die-after …``: the N-th call of a function is the last thing that
@@ -9,17 +9,19 @@ The first argument is a JSON list of orders, each a word and what it is about:
 * ``die-on-mixed-frame``: when the writer comes to a frame that ends a journaled job and holds
   output of two others;
 * ``die-before-insert``, ``die-after-insert``: around the commit of the first job;
-* ``die-in-drain N``: when the writer comes to its N-th commit (from 0) since a drain was asked for.
+* ``die-in-drain N``: when the writer comes to its N-th commit (from 0) since a drain was asked for;
+* ``no-room-for-receipts FILE``: the disk is full for them while that file is there.
 """
 
 import importlib
 import json
 import os
 import signal
-import sys
+import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial, wraps
+from pathlib import Path
 from typing import Any, Final
 
 import psutil
@@ -147,6 +149,16 @@ def _die_in_drain(count: str) -> None:
     _around(_COMMIT, look, _nothing)
 
 
+def _no_room_for_receipts(marker: str) -> None:
+    def look(args: Sequence[Any]) -> None:
+        if any(operation.receipts for operation in args[1]) and Path(marker).exists():
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+
+    _around(_COMMIT, look, _nothing)
+
+
 ORDERS: Final[dict[str, Callable[..., None]]] = {
     "set": _set,
     "die-before": _die_before,
@@ -156,13 +168,12 @@ ORDERS: Final[dict[str, Callable[..., None]]] = {
     "die-before-insert": partial(_die_around_insert, before=True),
     "die-after-insert": partial(_die_around_insert, before=False),
     "die-in-drain": _die_in_drain,
+    "no-room-for-receipts": _no_room_for_receipts,
 }
 
 
-if __name__ == "__main__":
-    for order in json.loads(sys.argv.pop(1)):
+def obey(orders: Sequence[str]) -> None:
+    """See to it that these happen, in this process."""
+    for order in orders:
         word, *about = order.split()
         ORDERS[word](*about)
-    from app.cli.main import main
-
-    main()

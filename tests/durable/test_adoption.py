@@ -37,7 +37,7 @@ def test_a_worker_whose_parent_died_right_after_the_spawn_is_found_and_watched(
 def test_a_worker_that_loads_while_its_parent_dies_is_adopted_and_given_its_jobs(
     new_place: NewPlace,
 ) -> None:
-    place, load = new_place({"load_s": 3}), scripted("[[tokens=30]]", "other [[tokens=30]]")
+    place, load = new_place({"load_s": 1.5}), scripted("[[tokens=30]]", "other [[tokens=30]]")
     place.start()
     streams = follow(place, load.submit(place))
     worker = place.worker()
@@ -98,12 +98,12 @@ def test_a_job_that_ends_while_it_waits_is_counted_by_what_earlier_parents_deliv
 def test_an_attempts_time_is_counted_on_by_the_next_parent(new_place: NewPlace) -> None:
     place = new_place({"step_s": 0.01})
     place.start()
-    job = place.submit("[[tokens=100000]]", attempt_timeout_s=2.5)
+    job = place.submit("[[tokens=100000]]", attempt_timeout_s=1.5)
     place.running(job, 5)
     place.restart()
     row = place.ended(job)
     assert place.job(job)["failure"]["code"] == "attempt_timeout"
     assert (row["state"], row["failures"]) == ("failed", 1)
     (attempt,) = place.attempts(job)
-    assert 2.5e6 <= attempt["ended_at"] - attempt["claimed_at"] < 15e6
+    assert 1.5e6 <= attempt["ended_at"] - attempt["claimed_at"] < 15e6
     assert_counted_once(place, [job])

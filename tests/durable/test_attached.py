@@ -43,8 +43,8 @@ def test_streams_and_plain_requests_go_on_with_the_next_worker(new_place: NewPla
 def test_an_attached_request_that_no_worker_goes_on_with_in_time_gets_an_error_in_band(
     new_place: NewPlace,
 ) -> None:
-    settings = {"server.resume_wait_s": 0.5}
-    place = new_place({"step_s": 0.01, "load_s": 4}, settings)
+    settings = {"server.resume_wait_s": 0.3}
+    place = new_place({"step_s": 0.01, "load_s": 2}, settings)
     server = place.start()
     with Call(server, "[[tokens=100000]]") as call:
         call.read_text(5)

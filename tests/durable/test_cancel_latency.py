@@ -45,7 +45,8 @@ async def test_no_more_than_a_step_and_20_ms_of_tokens_are_computed_after_a_canc
         found: list[tuple[int, float]] = []
 
         async def some() -> None:
-            found.extend([await tokens_after_cancel(product) for _ in range(CANCELS // AT_ONCE)])
+            count = CANCELS // AT_ONCE
+            found.extend([await tokens_after_cancel(product) for _ in range(count)])
 
         await asyncio.gather(*(some() for _ in range(AT_ONCE)))
     tokens = sorted(count for count, _ in found)

@@ -13,6 +13,8 @@ from tests.durable.streams import JobStream, follow
 from tests.waiting import wait_until
 
 ENDLESS = "[[tokens=100000]]"
+HASTY = {"server.cancel_wait_s": 0.1}
+"""For cancels that are not answered in time anyhow."""
 
 
 def in_an_hour() -> str:
@@ -98,9 +100,10 @@ def test_a_job_that_is_cancelled_before_it_could_start_ends_so(place: Place) -> 
 
 @pytest.mark.timeout(120)
 def test_a_hung_worker_is_replaced_and_its_other_rows_go_on(new_place: NewPlace) -> None:
-    place, load = new_place({"step_s": 0.01}), scripted(*[f"{n} [[tokens=60]]" for n in range(3)])
+    load = scripted(*[f"{n} [[tokens=60]]" for n in range(3)])
+    place = new_place({"step_s": 0.01}, HASTY)
     place.start(
-        "set app.services.cancellation:RESEND_S 0.2", "set app.services.cancellation:REPLACE_S 1.5"
+        "set app.services.cancellation:RESEND_S 0.2", "set app.services.cancellation:REPLACE_S 0.8"
     )
     hung = place.submit("[[tokens=100]] [[hang_at=20]]")
     place.running(hung)
@@ -122,13 +125,13 @@ def test_a_hung_worker_is_replaced_and_its_other_rows_go_on(new_place: NewPlace)
 def test_a_cancel_that_a_hung_worker_owes_an_answer_is_escalated_by_the_next_parent_too(
     new_place: NewPlace,
 ) -> None:
-    place = new_place({"step_s": 0.01})
+    place = new_place({"step_s": 0.01}, HASTY)
     place.start()
     hung = place.submit("[[tokens=100]] [[hang_at=5]]")
     place.running(hung, 5)
     worker = place.worker()
     assert place.cancel(hung)["state"] == "running"
-    place.restart("set app.services.cancellation:REPLACE_S 1.5")
+    place.restart("set app.services.cancellation:REPLACE_S 0.8")
     assert place.ended(hung)["state"] == "cancelled"
     wait_until(lambda: worker not in place.site.workers(), 10, "the death of the hung worker")
     assert_counted_once(place, [hung])

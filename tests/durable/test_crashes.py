@@ -11,6 +11,8 @@ from tests.e2e.store import failure_code, job_id
 
 COMMITTED = "app.dispatch.sessions:Session.frame_committed"
 ENDLESS = "[[tokens=100000]]"
+HASTY = {"server.cancel_wait_s": 0.1}
+"""For cancels that are not answered in time anyhow."""
 
 
 def four_jobs(tokens: int = 40) -> Load:
@@ -62,7 +64,7 @@ def test_a_parent_killed_while_a_durable_ending_and_two_attached_deltas_wait_for
 
 
 def test_a_cancelled_job_whose_worker_dies_before_it_answers(new_place: NewPlace) -> None:
-    place, load = new_place({"step_s": 0.02}), four_jobs(60)
+    place, load = new_place({"step_s": 0.02}, HASTY), four_jobs(50)
     place.start()
     streams = follow(place, load.submit(place))
     hung = place.submit("[[tokens=100]] [[hang_at=10]]")
@@ -78,13 +80,13 @@ def test_a_cancelled_job_whose_worker_dies_before_it_answers(new_place: NewPlace
 
 
 def test_a_parent_restarted_twice_while_a_worker_replays(new_place: NewPlace) -> None:
-    place, load = new_place({"step_s": 0.005}), four_jobs(400)
+    place, load = new_place({"step_s": 0.005}), four_jobs(250)
     place.start()
     streams = follow(place, load.submit(place))
     place.running(streams[0].job)
     place.kill_parent()
     for _ in range(2):
-        place.start(f"die-before {COMMITTED} 40")
+        place.start(f"die-before {COMMITTED} 25")
         place.parent_died()
     place.start()
     assert_undisturbed(place, load, [stream.finished() for stream in streams])
@@ -94,7 +96,7 @@ def test_a_parent_restarted_twice_while_a_worker_replays(new_place: NewPlace) ->
 def test_commands_of_a_killed_parent_that_arrive_after_its_successor_has_started(
     new_place: NewPlace,
 ) -> None:
-    place, load = new_place({"step_s": 0.01}), four_jobs()
+    place, load = new_place({"step_s": 0.01}, HASTY), four_jobs()
     place.start()
     running = place.submit(ENDLESS)
     place.running(running)

@@ -31,11 +31,11 @@ def tiny_eight(tmp_path_factory: pytest.TempPathFactory, worker_cache: Path) -> 
 @pytest.mark.parametrize("deed", DEEDS)
 def test_eight_streams_of_the_scripted_engine_go_on(scripted_eight: Loaded, deed: str) -> None:
     run_disturbed(*scripted_eight, deed, SEED)
-    assert_in_order(scripted_eight[0])
+    assert_in_order(scripted_eight[0].store.path)
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("deed", DEEDS)
 def test_eight_streams_of_a_tiny_model_go_on(tiny_eight: Loaded, deed: str) -> None:
     run_disturbed(*tiny_eight, deed, SEED)
-    assert_in_order(tiny_eight[0])
+    assert_in_order(tiny_eight[0].store.path)

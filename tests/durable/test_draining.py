@@ -1,6 +1,7 @@
 """A drain brings work to rest, proves it, and costs durable work nothing."""
 
 import random
+import signal
 from contextlib import ExitStack
 from typing import Final
 
@@ -18,13 +19,14 @@ from tests.durable.draining import (
 )
 from tests.durable.place import assert_counted_once
 from tests.e2e.calls import Call, error_of, finish_of, rest_of
+from tests.e2e.store import job_id
 from tests.waiting import wait_until
 
 SEED: Final = 1
 ENDLESS: Final = "[[tokens=100000]]"
 
 
-def eight_jobs(tokens: int = 80) -> Load:
+def eight_jobs(tokens: int = 50) -> Load:
     return scripted(*(f"job {n} [[tokens={tokens}]]" for n in range(8)))
 
 
@@ -61,6 +63,29 @@ def test_sigterm_is_a_drain_that_checkpoints_durable_work(new_place: NewPlace) -
     assert len(place.store.reports(row["id"])) == 1
     place.start()
     assert_undisturbed(place, load, [stream.finished() for stream in streams])
+
+
+@pytest.mark.timeout(120)
+def test_sigterm_joins_a_running_drain_and_waits_no_longer_than_its_own_grace(
+    new_place: NewPlace,
+) -> None:
+    place = new_place({"step_s": 0.01}, {"server.shutdown_grace_s": 0.3})
+    server = place.start()
+    durable = place.submit(ENDLESS)
+    place.running(durable)
+    with Call(server, ENDLESS) as attached:
+        attached.read_text()
+        asked = drain(place, "finish", timeout_s=3000)
+        place.server.tell(signal.SIGTERM)
+        error = error_of(list(attached.events()))
+    assert error is not None
+    assert error["code"] == "stream_interrupted"
+    assert server.ended(15) == 0
+    (row,) = place.store.rows("SELECT * FROM drain")
+    assert (row["id"], row["state"], row["mode"]) == (asked["id"], "completed", "finish")
+    assert (row["in_flight"], row["given_back"], row["cancelled"]) == (2, 1, 1)
+    assert place.store.job(durable)["state"] == "available"
+    assert_counted_once(place, [job_id(attached.answer_id)])
 
 
 @pytest.mark.timeout(120)

@@ -20,10 +20,10 @@ from app.services.launching import Launcher
 from app.storage.committing import CommitHooks
 from app.storage.errors import StoreFull
 from app.storage.operations import Operation
-from app.storage.verify import verify_file
 from shared.ids import JobId
 from shared.messages import Ack, Cancel, Heartbeat, Held, Replay, RunJob
 from tests.durable.assembled import assembled, draft, running, settings_of
+from tests.durable.order import assert_in_order
 from tests.durable.played_worker import (
     PATIENCE_S,
     Cast,
@@ -33,6 +33,7 @@ from tests.durable.played_worker import (
     stopped,
 )
 from tests.e2e.server import Site
+from tests.waiting import wait_until
 
 RESEND_S = 0.1
 REPLACE_S = 0.8
@@ -95,9 +96,7 @@ class Stage:
         """The parent has taken in this frame, committed or not."""
         known = self.product.fleet.get(worker.generation)
         assert known is not None
-        async with asyncio.timeout(PATIENCE_S):
-            while known.session.received < seq:  # noqa: ASYNC110 - a turn of the loop, no time
-                await asyncio.sleep(0)
+        await asyncio.to_thread(wait_until, lambda: known.session.received >= seq, PATIENCE_S)
 
     async def view(self, job: JobId) -> JobView:
         return await self.product.jobs.get(job, "default")
@@ -107,15 +106,15 @@ class Stage:
 async def stage(site: Site, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Stage]:
     cast, disk = Cast(), HeldDisk()
 
-    def spawn(*args: Any) -> PlayedWorker:
-        return cast.spawn(*args)
+    def spawn(launcher: Launcher, *start: Any) -> PlayedWorker:
+        return cast.spawn(launcher, *start)
 
     monkeypatch.setattr(Launcher, "spawn", spawn)
     monkeypatch.setattr(cancellation, "RESEND_S", RESEND_S)
     monkeypatch.setattr(cancellation, "REPLACE_S", REPLACE_S)
     async with assembled(settings_of(site, {}, stop_grace_s=0.0), disk.hooks()) as product:
         yield Stage(product, cast, disk)
-    assert not verify_file(site.store.path).violations
+    assert_in_order(site.store.path)
 
 
 async def test_an_unanswered_cancel_is_sent_again_and_then_its_worker_is_replaced(
@@ -159,8 +158,11 @@ async def test_a_finish_that_was_on_its_way_wins_over_a_cancel(stage: Stage) -> 
     stage.product.cancellation.request_nowait(run.job)
     await worker.tell(delta(run, 1, "b"), finished(run, 2))
     view = await stage.ended(run.job)
-    assert (view.state, view.stop_reason) == ("completed", "cancel")
-    assert view.usage.completion_tokens == 2
+    assert (view.state, view.stop_reason, view.usage.completion_tokens) == (
+        "completed",
+        "cancel",
+        2,
+    )
 
 
 async def test_a_frame_that_came_twice_or_out_of_order_counts_once(stage: Stage) -> None:

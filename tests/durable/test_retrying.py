@@ -72,7 +72,7 @@ def test_scheduled_and_retryable_jobs_are_due_once_also_after_a_restart(
     place = new_place({"step_s": 0.01})
     place.start()
     later = place.submit("[[tokens=1]]", scheduled_at=at(3600))
-    soon = place.submit("[[tokens=30]]", scheduled_at=at(4))
+    soon = place.submit("[[tokens=30]]", scheduled_at=at(3))
     failing = place.submit("[[tokens=30]] [[fail_at=5]]", max_attempts=2)
     wait_until(lambda: place.store.job(failing)["state"] == "retryable", 20)
     place.restart()

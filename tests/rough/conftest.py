@@ -44,4 +44,4 @@ def begin(site: Site) -> Iterator[Begin]:
     yield started
     site.kill_all()
     for place in places:
-        assert_in_order(place)
+        assert_in_order(place.store.path)

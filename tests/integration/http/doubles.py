@@ -142,6 +142,7 @@ class FakeServices(FakeJobs, FakeDraining, FakeAdministration):
     followers: "asyncio.Queue[FakeFollower]" = field(default_factory=asyncio.Queue)
     followed_from: list[int] = field(default_factory=list[int])
     reports: Any = None
+    accounting: Any = None
     told: list[FollowedEvent] = field(default_factory=list[FollowedEvent])
     """What every follower of a job is handed as it begins, whatever number it asks for."""
 
@@ -154,6 +155,7 @@ class FakeServices(FakeJobs, FakeDraining, FakeAdministration):
             draining=self,
             administration=self,
             overview=self,
+            accounting=cast("Any", Later(lambda: self.accounting)),
             reports=ReportPorts(
                 feed=cast("Any", Later(lambda: self.reports.feed)),
                 consumers=cast("Any", Later(lambda: self.reports.consumers)),

@@ -236,7 +236,7 @@ async def test_a_refusal_is_one_line_and_says_whether_to_come_again(
         ("jobs",),
         ("jobs", "show", "job_1"),
         ("jobs", "retry", "job_1"),
-        ("follow", "job_1"),
+        ("follow", "job_1", "--give-up-after", "0"),
         ("cancel", "job_1"),
         ("drain",),
         ("resume",),

@@ -436,12 +436,12 @@ def test_a_job_that_is_prepared_gets_the_row_at_once_when_all_rows_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = Bench(rows=1)
-    bench.does(run_job(1, "one"), run_job(2, "two"), turns=1)
+    bench.does(run_job(1, "one"), run_job(2, "two"), turns=2)
 
     def waits(_now: float) -> float:
         pytest.fail("it waits")
 
     monkeypatch.setattr(bench.preparing, "patience_s", waits)
-    for _ in range(8):
+    while len(bench.said(Finished)) < 2:
         bench.loop.turn()
     assert [event.job for event in bench.said(Finished)] == ["one", "two"]

@@ -1,0 +1,1 @@
+"""Stopping workers with their receipts, and booking these: for callers on this machine."""
