@@ -81,7 +81,11 @@ async def _serve(settings: Settings) -> int:
         address = f"{settings.server.host}:{settings.server.port}"
         print(f"mlxq cannot listen on {address}: {error.strerror}", file=sys.stderr)  # noqa: T201
         return EXIT_CANNOT_START
-    run_dir = prepare_run_dir(settings.storage.data_dir)
+    try:
+        run_dir = prepare_run_dir(settings.storage.data_dir)
+    except RunDirUnsafe:
+        await database.close()
+        raise
     product = await assemble(settings, database, run_dir / SOCKET_NAME, SystemClock(), version())
     await product.start()
     try:

@@ -22,6 +22,10 @@ MESSAGES_PER_TURN: Final = 200
 BACKLOG_MESSAGES_MAX: Final = 10_000
 """Messages kept for one worker that does not read; past it the worker counts as unreachable."""
 
+BINDINGS_MAX: Final = 32
+"""Times that the socket is bound to its path before the descriptors of the earlier ones are closed,
+and every connection with them."""
+
 LINGER_MS: Final = 500
 HEARTBEAT_INTERVAL_MS: Final = 1_000
 HEARTBEAT_TIMEOUT_MS: Final = 3_000
@@ -61,6 +65,7 @@ class Router:
         self._path = path
         self._endpoint = f"ipc://{path}"
         self._bound: int | None = None
+        self._bindings = 0
         self._is_behind = is_behind
         self._on_messages: OnMessages = _ignore
         self._on_unreachable: OnUnreachable = _ignore
@@ -100,16 +105,20 @@ class Router:
     def keep_path(self) -> bool:
         """Bind again if the socket's path was taken away or over; whether it had to.
 
-        Connections that exist are not affected: only who connects next would not find us.
+        Connections that exist are not affected: only who connects next would not find us. For that
+        what was bound before is kept, since to unbind it would close them; but only so often.
         """
         if self._loop is None or _inode(self._path) == self._bound:
             return False
-        self._socket.unbind(self._endpoint)
+        if self._bindings >= BINDINGS_MAX:
+            self._socket.unbind(self._endpoint)
+            self._bindings = 0
         self._bind()
         return True
 
     def _bind(self) -> None:
         self._socket.bind(self._endpoint)
+        self._bindings += 1
         self._bound = _inode(self._path)
 
     @property

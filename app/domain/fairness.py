@@ -27,7 +27,7 @@ COMPLETION_TOKENS: Final = 512
 EXACT_MAX: Final = 1_000
 """Up to so many waiting jobs a position is counted by playing the queue through."""
 
-EXACT_ALWAYS_MAX: Final = 32
+EXACT_ALWAYS_MAX: Final = 8
 PLAY_S: Final = 0.0005
 """Per job that waits: above ``EXACT_ALWAYS_MAX`` the queue is played no more often than this."""
 

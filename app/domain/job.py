@@ -127,7 +127,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """How a job ended: written once, with its report, in one transaction.
 
     ``complete`` is False when ``usage`` is only a lower bound because a process died before it
-    could say how far it got.
+    could say how far it got. ``started_at`` is when a worker first accepted the job, if one did.
     """
 
     job: JobId
@@ -137,4 +137,5 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None
     usage: Usage
     finalized_at: datetime
+    started_at: datetime | None = None
     complete: bool = True

@@ -9,7 +9,8 @@ that begins to wait starts level with the least *served* of those that are activ
 for a burst, and nobody waits until the estimates of others have come true.
 
 *Ageing.* Having waited ``ageing_s`` counts as one number. It lifts a job up to the highest number
-that anybody waits with and never past it, so age alone takes no tenant's turn from another.
+that anybody waits with and never past it, so age alone takes no tenant's turn from another. Once
+lifted a job stays so.
 """
 
 from bisect import insort
@@ -119,6 +120,8 @@ class SharedQueue:
             twin.settled, twin.in_flight = tenant.settled, tenant.in_flight
             for job in tenant.jobs():
                 copy._add(twin, job.copy())
+            if tenant.lane is not None:
+                copy._move(twin, tenant.lane.number)
             if twin.active:
                 copy._activated(twin)
         return copy
@@ -148,12 +151,17 @@ class SharedQueue:
         if lane is not None and head is not None and lane.number == head.priority:
             lane.changed(tenant)
             return
+        self._move(tenant, None if head is None else head.priority)
+
+    def _move(self, tenant: Tenant, number: int | None) -> None:
+        """Put a tenant into the lane of this number, or into none."""
+        lane = tenant.lane
         if lane is not None:
             lane.leave(tenant)
             if not lane.size:
                 self._lanes.remove(lane)
-        if head is not None:
-            self._lane(head.priority).enter(tenant)
+        if number is not None:
+            self._lane(number).enter(tenant)
 
     def _lane(self, number: int) -> Lane:
         for lane in self._lanes:

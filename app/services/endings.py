@@ -59,6 +59,7 @@ class Endings:
             failure=failure if state is JobState.FAILED else None,
             usage=live.usage,
             finalized_at=self._clock.now(),
+            started_at=live.started_at,
             complete=complete,
         )
 

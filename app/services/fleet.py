@@ -36,7 +36,8 @@ class Worker:
 
     ``held`` are the jobs claimed for it that have not ended; ``unseen`` the ``RunJob`` commands
     that its latest credit does not know of yet; ``hello`` its last one, until the accounts were
-    compared; ``engine`` how it gets on, by its heartbeats; ``given_up`` that this parent ended it,
+    compared; ``short_of_rows`` that an interactive job among those it was sent may lack a row;
+    ``engine`` how it gets on, by its heartbeats; ``given_up`` that this parent ended it,
     ``loss_stored`` that its loss is committed with its receipt: only then may it be killed,
     ``adopted`` that an earlier one started it; ``stop`` how far its stop has come.
     """
@@ -61,6 +62,7 @@ class Worker:
     credit: Credit | None = None
     unseen: deque[CommandId] = field(default_factory=deque[CommandId])
     held: dict[JobId, LiveJob] = field(default_factory=dict[JobId, LiveJob])
+    short_of_rows: bool = False
 
     def let_go(self, live: LiveJob) -> None:
         """The worker does not hold this job, whatever became of its command."""

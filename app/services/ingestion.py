@@ -205,20 +205,21 @@ class Ingestion:
         if live.accepted:
             return  # a repeated command has one more answer
         live.accepted = True
+        now = self._clock.now()
         fingerprint = fold.worker.ready.fingerprint if fold.worker.ready else ""
         fold.operation.accepted(
             live.id,
             live.attempt,
-            now=self._clock.now(),
+            now=now,
             prompt_tokens=event.prompt_tokens,
             cached_tokens=event.cached_tokens,
             digest=event.digest,
             fingerprint=fingerprint,
             replayed_tokens=live.output.completion_tokens,
         )
-        if live.started:
+        if live.started_at is not None:
             return
-        live.started = True
+        live.started_at = now
         live.prompt_tokens, live.cached_tokens = event.prompt_tokens, event.cached_tokens
         live.attempt_prompt = event.prompt_tokens - event.cached_tokens
         live.prompt_digest, live.fingerprint = event.digest, fingerprint

@@ -118,7 +118,7 @@ def _is_fresh(live: LiveJob) -> bool:
     return (
         live.attempt <= 1
         and live.inserted
-        and not live.started
+        and live.started_at is None
         and not live.state.final
         and live.state is not JobState.RETRYABLE
         and live.stop is None

@@ -7,6 +7,7 @@ followers see moves after the commit. The store checks every pending value again
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from app.domain.events import FollowedEvent
@@ -54,7 +55,7 @@ class LiveJob:
     since: float | None = None
     cost: int = 1
     charged: int = 0
-    started: bool = False
+    started_at: datetime | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0

@@ -13,7 +13,7 @@ from app.services.fleet import Worker
 from app.services.ledger import LiveJob
 from app.services.preemption import Preemption
 from app.services.queues import Queues
-from shared.ids import GenerationId, JobId
+from shared.ids import JobId
 
 
 class Precedence:
@@ -22,23 +22,22 @@ class Precedence:
     def __init__(self, queues: Queues, preemption: Preemption) -> None:
         self._queues = queues
         self._preemption = preemption
-        self._short: set[GenerationId] = set()
 
     def sent(self, worker: Worker, live: LiveJob) -> None:
         """The job has been sent to this worker."""
         if live.new.job_class is JobClass.INTERACTIVE and len(worker.held) > 1:
-            self._short.add(worker.generation)
+            worker.short_of_rows = True
             self.look(worker)
 
     def look(self, worker: Worker) -> None:
         """Ask rows back for the interactive jobs that lack one."""
         urgent = self._queues.urgent(worker)
-        if worker.ready is None or not (urgent or worker.generation in self._short):
+        if worker.ready is None or not (urgent or worker.short_of_rows):
             return
         held = list(worker.held.values())
         pending = sum(map(_is_pending, held))
         if not urgent and not pending:
-            self._short.discard(worker.generation)
+            worker.short_of_rows = False
             return
         in_rows = [live for live in held if live.accepted]
         free = worker.ready.rows - len(in_rows)

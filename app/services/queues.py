@@ -197,4 +197,4 @@ def _waiting(live: LiveJob, since: float) -> Waiting:
 
 def _cost(live: LiveJob) -> int:
     """Tokens that the job is still expected to take."""
-    return max(1, live.cost - live.output.completion_tokens)
+    return max(1, live.cost - live.output.completion_tokens) if live.attempt else live.cost

@@ -75,7 +75,7 @@ def take_row(live: LiveJob, row: JobRow) -> None:
     """What the row says of the job's past."""
     live.next_seq = row.events
     live.failures, live.losses, live.preemptions = row.failures, row.losses, row.preemptions
-    live.started = live.shown_start = row.started_at is not None
+    live.started_at, live.shown_start = row.started_at, row.started_at is not None
     live.prompt_tokens, live.cached_tokens = row.usage.prompt_tokens, row.usage.cached_tokens
     live.prompt_digest, live.fingerprint = row.prompt_digest, row.fingerprint
 

@@ -217,7 +217,6 @@ class FrameOperation:
         stop_reason: StopReason | None,
         outcome: AttemptOutcome | None = None,
         attempt_reasoning: int = 0,
-        started_at: datetime | None = None,
     ) -> None:
         """The job ends with this frame. ``stop_reason`` is what the decision was based on: if the
         row has another by now, the frame is void at ``job.end`` and must be decided again."""
@@ -225,7 +224,7 @@ class FrameOperation:
             ending, stop_reason, outcome or outcome_of(ending), attempt_reasoning
         )
         self._extend(steps, ending.job)
-        self._reports.append(job_report(new, ending, started_at=started_at))
+        self._reports.append(job_report(new, ending))
         self._totals["reasoning"] += attempt_reasoning
 
     def gave_back(self, back: GiveBack) -> None:

@@ -90,8 +90,6 @@ class GenerationReport(msgspec.Struct, frozen=True, kw_only=True):
 def job_report(
     new: NewJob,
     ending: Ending,
-    *,
-    started_at: datetime | None = None,
 ) -> NewReport:
     """The one report of a job, from what it was submitted as and how it ended."""
     payload = JobReport(
@@ -100,7 +98,7 @@ def job_report(
         reason=_reason(ending),
         complete=ending.complete,
         usage=ending.usage,
-        timings=_timings(new, ending, started_at),
+        timings=_timings(new, ending),
         attempts=ending.attempt,
         failure=_failure(ending),
         kind=new.kind,
@@ -150,10 +148,10 @@ def _failure(ending: Ending) -> ReportedFailure | None:
     return ReportedFailure(code=failure.code, message=failure.message, retryable=failure.retryable)
 
 
-def _timings(new: NewJob, ending: Ending, started_at: datetime | None) -> Timings:
+def _timings(new: NewJob, ending: Ending) -> Timings:
     return Timings(
         created_at=new.created_at,
         scheduled_at=new.scheduled_at,
-        started_at=started_at,
+        started_at=ending.started_at,
         finalized_at=ending.finalized_at,
     )

@@ -5,6 +5,7 @@ socket; private to the user; cleaned of stale files by whoever holds the data di
 """
 
 import os
+import shutil
 import stat
 import tempfile
 from hashlib import sha256
@@ -14,11 +15,13 @@ from typing import Final
 from shared.limits import IPC_PATH_BYTES_MAX
 
 SOCKET_NAME: Final = "w.sock"
+RUNTIME_VARIABLE: Final = "XDG_RUNTIME_DIR"
 _DIGEST_CHARS: Final = 16
 
 
 class RunDirUnsafe(Exception):
-    """Someone else owns the run directory, or its path is too long for a socket."""
+    """The run directory cannot be used: someone else owns it, its path is too long for a socket, or
+    the system does not let us."""
 
 
 def run_dir_for(data_dir: Path) -> Path:
@@ -31,23 +34,43 @@ def prepare_run_dir(data_dir: Path) -> Path:
     """Make the directory private and empty.
 
     Raises:
-        RunDirUnsafe: when it belongs to another user or its socket's path is too long.
+        RunDirUnsafe: when it belongs to another user, or cannot be made, or its socket's path is
+            too long.
     """
     path = run_dir_for(data_dir)
-    if len(os.fsencode(path / SOCKET_NAME)) > IPC_PATH_BYTES_MAX:
-        raise RunDirUnsafe(f"{path} is too long for a socket; set TMPDIR to a shorter directory")
-    path.mkdir(mode=0o700, exist_ok=True)
+    size = len(os.fsencode(path / SOCKET_NAME))
+    if size > IPC_PATH_BYTES_MAX:
+        raise RunDirUnsafe(
+            f"{path / SOCKET_NAME} has {size} bytes, too long for a socket, which takes"
+            f" {IPC_PATH_BYTES_MAX}; set {_root_variable()} to a shorter directory"
+        )
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        _make_private(path)
+    except OSError as error:
+        raise RunDirUnsafe(f"{path} cannot be used: {error.strerror}") from error
+    return path
+
+
+def _make_private(path: Path) -> None:
     state = path.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
         raise RunDirUnsafe(f"{path} is not a directory of this user; remove it")
     path.chmod(0o700)
     for stale in path.iterdir():
-        stale.unlink()
-    return path
+        if stale.is_dir() and not stale.is_symlink():
+            shutil.rmtree(stale)
+        else:
+            stale.unlink()
 
 
 def _runtime_root() -> Path:
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and Path(runtime).is_dir():
-        return Path(runtime)
+    if _root_variable() == RUNTIME_VARIABLE:
+        return Path(os.environ[RUNTIME_VARIABLE])
     return Path(tempfile.gettempdir())
+
+
+def _root_variable() -> str:
+    """What says where run directories lie."""
+    runtime = os.environ.get(RUNTIME_VARIABLE)
+    return RUNTIME_VARIABLE if runtime and Path(runtime).is_dir() else "TMPDIR"

@@ -11,7 +11,7 @@ import msgspec
 from app.domain.draft import JobDraft
 from app.domain.job import Durability
 from app.product import Product, assemble
-from app.services.clock import SystemClock
+from app.services.clock import Clock, SystemClock
 from app.services.ledger import LiveJob
 from app.settings import ServerSettings, Settings, StorageSettings, WorkerSettings
 from app.storage.committing import CommitHooks
@@ -41,13 +41,13 @@ def settings_of(site: Site, script: dict[str, Any], **worker: Any) -> Settings:
 
 @asynccontextmanager
 async def assembled(
-    settings: Settings, hooks: CommitHooks | None = None
+    settings: Settings, hooks: CommitHooks | None = None, clock: Clock | None = None
 ) -> AsyncGenerator[Product]:
     """The services, started; at the end they stop as a server does."""
     database = await Database.open(settings.storage.data_dir, hooks=hooks)
     with tempfile.TemporaryDirectory(prefix="mlxq-") as run_dir:
         socket_path = Path(run_dir) / "w.sock"
-        product = await assemble(settings, database, socket_path, SystemClock(), "test")
+        product = await assemble(settings, database, socket_path, clock or SystemClock(), "test")
         await product.start()
         try:
             yield product

@@ -144,18 +144,48 @@ def let_pass(seconds: float) -> None:
 # --- and what must come out --------------------------------------------------------------------
 
 
-def run_disturbed(place: Place, load: Load, deed: str, seed: int) -> None:
+def run_disturbed(place: Place, load: Load, deeds: Sequence[str], seed: int) -> None:
     """One round; ends with everything as it must be."""
-    chance = random.Random(f"{deed} {seed}")
+    chance = random.Random(f"{deeds} {seed}")
     jobs = load.submit(place)
     streams = follow(place, jobs)
-    wait_for_events(streams, chance.randrange(sum(said.events for said in load.said)))
-    DEEDS[deed](place, chance)
+    for deed, moment in zip(deeds, moments(load, chance, len(deeds)), strict=True):
+        wait_for_events(streams, moment)
+        DEEDS[deed](place, chance)
     for stream in streams:
         stream.finished()
     assert_undisturbed(place, load, streams)
-    if deed in COMPUTES_NOTHING_AGAIN:
+    if set(deeds) <= set(COMPUTES_NOTHING_AGAIN):
         assert_nothing_computed_again(place, jobs)
+
+
+def run_cancelled(place: Place, load: Load, deed: str, seed: int) -> None:
+    """One round in which half of the jobs are cancelled around the disturbance. Each ends once: as
+    asked, or with all that it had to say."""
+    chance = random.Random(f"{deed} {seed} cancelled")
+    jobs = load.submit(place)
+    streams = follow(place, jobs)
+    doomed = chance.sample(jobs, len(jobs) // 2)
+    before, during, after = moments(load, chance, 3)
+    for number, moment in enumerate((before, during, after)):
+        wait_for_events(streams, moment)
+        if number == 1:
+            DEEDS[deed](place, chance)
+        for job in doomed[number::3]:
+            place.cancel(job)
+    for stream, said in zip(streams, load.said, strict=True):
+        state = stream.finished().ending["state"]
+        assert state == "completed" or (state == "cancelled" and stream.job in doomed)
+        tokens = place.tokens(stream.job)
+        assert said.tokens[: len(tokens)] == tokens
+        assert said.text.startswith(stream.text)
+        assert state == "cancelled" or tokens == said.tokens
+    assert_counted_once(place, jobs)
+
+
+def moments(load: Load, chance: random.Random, count: int) -> list[int]:
+    """Numbers of events, in order."""
+    return sorted(chance.sample(range(sum(said.events for said in load.said)), count))
 
 
 def assert_undisturbed(place: Place, load: Load, streams: Sequence[JobStream]) -> None:

@@ -3,13 +3,18 @@
 import pytest
 
 from tests.durable.conftest import NewPlace
-from tests.durable.disturbing import assert_nothing_computed_again, assert_undisturbed, scripted
+from tests.durable.disturbing import (
+    assert_nothing_computed_again,
+    assert_undisturbed,
+    let_pass,
+    scripted,
+)
 from tests.durable.draining import drain, drained
 from tests.durable.place import assert_counted_once
 from tests.durable.streams import follow
 from tests.waiting import wait_until
 
-PREEMPTED = "app.services.preemption:Preemption._requested"
+COMMIT = "app.storage.committing:Committer.commit"
 pytestmark = pytest.mark.timeout(120)
 
 
@@ -107,3 +112,43 @@ def test_an_attempts_time_is_counted_on_by_the_next_parent(new_place: NewPlace) 
     (attempt,) = place.attempts(job)
     assert 1.5e6 <= attempt["ended_at"] - attempt["claimed_at"] < 15e6
     assert_counted_once(place, [job])
+
+
+def test_parents_that_die_in_the_midst_of_their_start_leave_everything_to_the_next(
+    new_place: NewPlace,
+) -> None:
+    """Each comes one commit or some further than the one before."""
+    place, load = new_place({"step_s": 0.01}), scripted(*[f"{n} [[tokens=250]]" for n in range(4)])
+    place.start()
+    streams = follow(place, load.submit(place))
+    for stream in streams:
+        place.running(stream.job)
+    drain(place, "finish", timeout_s=3000)
+    place.kill_parent()
+    for commits in (1, 2, 3, 5, 8):
+        place.start_and_die(f"die-before {COMMIT} {commits}")
+    place.start()
+    assert_undisturbed(place, load, [stream.finished() for stream in streams])
+    assert_nothing_computed_again(place, [stream.job for stream in streams])
+    (row,) = place.store.rows("SELECT * FROM drain")
+    assert (row["state"], row["reason"]) == ("failed", "interrupted")
+    assert len(place.store.reports(row["id"])) == 1
+
+
+def test_a_parent_that_was_stopped_gives_its_worker_back_the_time(new_place: NewPlace) -> None:
+    """The worker seems to have been silent for longer than it may."""
+    place, load = (
+        new_place({"step_s": 0.02}, {"worker.heartbeat_timeout_s": 1.5}),
+        scripted(*[f"{n} [[tokens=200]]" for n in range(4)]),
+    )
+    place.start()
+    streams = follow(place, load.submit(place))
+    for stream in streams:
+        place.running(stream.job)
+    worker = place.worker()
+    place.suspend_parent()
+    let_pass(3)
+    place.go_on_parent()
+    assert_undisturbed(place, load, [stream.finished() for stream in streams])
+    assert_nothing_computed_again(place, [stream.job for stream in streams])
+    assert place.worker().pid == worker.pid

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from tests.durable.disturbing import DEEDS, run_disturbed
+from tests.durable.disturbing import DEEDS, run_cancelled, run_disturbed
 from tests.durable.loads import Loaded, scripted_load, tiny_load
 from tests.durable.order import assert_in_order
 
@@ -30,12 +30,18 @@ def tiny_eight(tmp_path_factory: pytest.TempPathFactory, worker_cache: Path) -> 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("deed", DEEDS)
 def test_eight_streams_of_the_scripted_engine_go_on(scripted_eight: Loaded, deed: str) -> None:
-    run_disturbed(*scripted_eight, deed, SEED)
+    run_disturbed(*scripted_eight, [deed], SEED)
     assert_in_order(scripted_eight[0].store.path)
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("deed", DEEDS)
 def test_eight_streams_of_a_tiny_model_go_on(tiny_eight: Loaded, deed: str) -> None:
-    run_disturbed(*tiny_eight, deed, SEED)
+    run_disturbed(*tiny_eight, [deed], SEED)
     assert_in_order(tiny_eight[0].store.path)
+
+
+@pytest.mark.timeout(180)
+def test_jobs_are_cancelled_around_a_disturbance(scripted_eight: Loaded) -> None:
+    run_cancelled(*scripted_eight, "both-killed", SEED)
+    assert_in_order(scripted_eight[0].store.path)

@@ -17,15 +17,16 @@ def new_place(site: Site) -> Iterator[NewPlace]:
     """Starts the test's server, with a worker ready."""
     places: list[Place] = []
 
-    def make(script: dict[str, Any], settings: dict[str, Any]) -> Place:
-        place = Place(site, script, settings)
+    def make(script: dict[str, Any], settings: dict[str, Any], **kwargs: str) -> Place:
+        place = Place(site, script, settings, **kwargs)
         place.settings = dict(settings)
         place.start()
-        place.warm()
+        if place.engine == "scripted":
+            place.warm()
         places.append(place)
         return place
 
     yield make
     site.kill_all()
     for place in places:
-        assert_in_order(place)
+        assert_in_order(place.store.path)

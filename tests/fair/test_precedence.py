@@ -3,12 +3,16 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from app.domain.preempting import FIRST_TOKENS
+from tests.durable.margins import CLEAR, Margins
 from tests.durable.place import Place, assert_counted_once
+from tests.e2e.server import Site
 from tests.fair.conftest import NewPlace
+from tests.models import make_tiny_llama
 from tests.waiting import wait_until
 
 MICROS = 1_000_000
 STEP_S = 0.1
+SEED = 5
 LINES = {f"[[tokens={50 + n}]] line {n}": n for n in range(5)}
 
 
@@ -55,6 +59,27 @@ def test_an_interactive_job_gets_a_batch_row_within_two_steps_and_no_token_chang
     assert 1 <= len(given_way) <= 3
     assert all("preempted" in place.outcomes(job) for job in given_way)
     assert_counted_once(place, [urgent, *burst, *jobs.values()])
+
+
+def test_a_row_of_real_mlx_goes_on_with_its_undisturbed_tokens(
+    new_place: NewPlace, site: Site
+) -> None:
+    path = make_tiny_llama(site.data_dir / "models" / "tiny")
+    settings = {"worker.rows": 1, "worker.dtype": "float32"}
+    place = new_place({}, settings, engine="mlx", model="tiny")
+    content, body, fields = "Tell me a lot.", {"max_tokens": 240}, {"class": "batch"}
+    alone = place.submit(content, SEED, body=body, **fields)
+    place.ended(alone)
+    batch = place.submit(content, SEED, body=body, **fields)
+    place.running(batch, FIRST_TOKENS + 1)
+    urgent = place.submit("Be quick.", 1, body={"max_tokens": 2}, **{"class": "interactive"})
+    assert place.ended(urgent)["state"] == "completed"
+    assert place.ended(batch)["preemptions"] == 1
+    tokens = place.tokens(alone)
+    margins = Margins(path)
+    assert margins.least(content, SEED, 0.8, tokens) > CLEAR, "take another seed"
+    margins.close()
+    assert place.tokens(batch) == tokens
 
 
 def test_a_row_in_its_first_tokens_is_left_alone(new_place: NewPlace) -> None:

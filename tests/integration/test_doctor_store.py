@@ -59,10 +59,11 @@ async def test_violations_are_listed_and_are_a_problem(data_dir: Path) -> None:
     plant(data_dir / "mlxq.db", "DELETE FROM report WHERE subject = :one")
     result = doctor(data_dir)
     assert result.exit_code == 1
-    first, second, third = lines(result)
-    assert "8 jobs checked, 2 violations -> Keep a copy of" in first
+    first, second, third, fourth = lines(result)
+    assert "8 jobs checked, 3 violations -> Keep a copy of" in first
     assert "I3: job_00000000000000000000000000000001 has ended, but has no report" in second
     assert "feed: job_" in third
+    assert "feed: feed counts" in fourth
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """`mlxq reports`: printed, followed, acknowledged, handed to commands."""
 
-import asyncio
 import json
 import shlex
 import sys
@@ -34,6 +33,14 @@ async def position(server: Server) -> int:
     return (await server.ask("/v1/consumers/c")).json()["position"]["seq"]
 
 
+async def acknowledged(server: Server, seq: int) -> None:
+    """Wait until the consumer stands there."""
+    for _ in range(1_000):
+        if await position(server) == seq:
+            return
+    raise AssertionError(f"it stands at {await position(server)}")
+
+
 def command(script: str, *arguments: str) -> str:
     return shlex.join([sys.executable, "-c", script, *arguments])
 
@@ -60,9 +67,10 @@ async def test_with_json_every_report_is_one_line(server: Server) -> None:
 
 async def test_a_consumer_sees_the_same_until_it_acknowledges(server: Server) -> None:
     jobs = await server.store.end_jobs(3)
-    for _ in range(2):
-        status, lines, _ = await run(server, "--consumer", "c", "--from", "earliest")
-        assert (status, subjects(lines)) == (0, jobs)
+    reading = ("--consumer", "c", "--from", "earliest")
+    status, lines, _ = await run(server, *reading)
+    assert (status, subjects(lines)) == (0, jobs)
+    assert (await run(server, *reading))[1] == lines
     assert await position(server) == 0
     assert (await run(server, "--consumer", "c", "--ack"))[1] == lines
     assert await position(server) == 3
@@ -143,12 +151,7 @@ async def test_reports_are_followed_and_acknowledged_as_they_come(server: Server
         await following.printed(first)
         (second,) = await server.store.end_jobs(1)
         await following.printed(second)
-
-        async def acknowledged() -> None:
-            while await position(server) < 2:
-                await asyncio.sleep(0.01)
-
-        await asyncio.wait_for(acknowledged(), 10)
+        await acknowledged(server, 2)
         following.interrupt()
         status, _, complaint = await following.end()
     assert status == 130
