@@ -33,3 +33,4 @@ load_reports  # the reports' doors
 generation_report  # receipts of worker generations
 load_generation  # receipts of worker generations
 load_attempts  # attempts in the native door
+followers  # the report feed's readers, for its metric

@@ -34,10 +34,3 @@ def test_each_named_test_exists() -> None:
         if not (REPOSITORY / path).is_file() or name not in names_in(REPOSITORY / path)
     ]
     assert missing == []
-
-
-def test_each_test_of_durability_stands_for_a_sentence() -> None:
-    named = {name for _, name in _TEST.findall(PAGE.read_text(encoding="utf-8"))}
-    files = sorted(set(Path(__file__).parent.glob("test_*.py")) - {Path(__file__)})
-    silent = {name for path in files for name in names_in(path) if name.startswith("test_")} - named
-    assert silent == set()
