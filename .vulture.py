@@ -28,9 +28,9 @@ ModelChanged
 TooManyLosses
 StorageDamaged
 
+# Read by tests: what is stored, replaced reports and generations that are gone included.
+load_reports
+load_generation
+
 # Open work that will call it.
-load_reports  # the reports' doors
-generation_report  # receipts of worker generations
-load_generation  # receipts of worker generations
 load_attempts  # attempts in the native door
-followers  # the report feed's readers, for its metric

@@ -333,6 +333,7 @@ class _Assembly:
             self.router,
         )
         metrics += store_gauges(self.database, self.retention, self.compaction)
+        metrics += self.reporting.gauges()
         default = self.settings.models.default
         return Overview(self.models, default, self._closed, self.starts.reason, metrics, version)
 

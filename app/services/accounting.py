@@ -5,6 +5,7 @@ that is under way: they share no lock with it.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 import structlog
@@ -12,6 +13,7 @@ import structlog
 from app.domain.errors import InvalidRequest, StorageFull
 from app.domain.receipts import Rank
 from app.domain.report_errors import StopIncomplete, WorkerNotFound
+from app.domain.worker_state import WorkerState
 from app.services.clock import Clock
 from app.services.fleet import Fleet, Worker
 from app.services.sealing import Sealing
@@ -75,11 +77,7 @@ class Accounting:
         try:
             await self._sealing.seal(worker, drain_s, abort_s)
         except StopIncomplete as error:
-            found = await self._receipt(worker.generation)
-            if found is None and force:
-                await self._force(worker, error.message, abort_s)
-            elif found is None:
-                raise
+            await self._make_do(worker, error, abort_s, force=force)
         return await self._over(worker.generation)
 
     async def pending(self, limit: int) -> list[Receipt]:
@@ -123,15 +121,25 @@ class Accounting:
     async def _receipt(self, generation: GenerationId) -> Receipt | None:
         return await load_receipt_of(self._readers, generation)
 
-    async def _force(self, worker: Worker, detail: str, patience_s: float) -> None:
+    async def _make_do(
+        self, worker: Worker, error: StopIncomplete, patience_s: float, *, force: bool
+    ) -> None:
+        """Of a lost worker a receipt is on its way; of one that lives what is known may do."""
+        lost = worker.state in (WorkerState.LOST, WorkerState.GONE)
+        if not lost and not force:
+            raise error
         receipt = NewReceipt(
             generation=worker.generation,
             asked=Rank.SNAPSHOT,
             now=self._clock.now(),
-            detail=detail,
+            detail=error.message,
         )
-        future = self._writer.submit(write_receipts([receipt]))
-        done, _ = await asyncio.wait([future], timeout=max(patience_s, 1.0))
-        if not done or not isinstance(future.result(), Committed):
+        if not await self._written([] if lost else [receipt], patience_s):
             raise StopIncomplete("The worker's receipt could not be written in time.")
-        _log.warning("receipt_forced", generation=worker.generation, reason=detail)
+        _log.warning("receipt_forced", generation=worker.generation, reason=error.message)
+
+    async def _written(self, receipts: Sequence[NewReceipt], patience_s: float) -> bool:
+        """Whether these, and all that was to be written before them, are committed by then."""
+        future = self._writer.submit(write_receipts(receipts))
+        done, _ = await asyncio.wait([future], timeout=max(patience_s, 1.0))
+        return bool(done) and isinstance(future.result(), Committed)

@@ -19,7 +19,7 @@ from app.storage.compaction import ROWS_MAX, compact, load_cursor, load_ended, m
 from app.storage.database import Database
 from app.storage.errors import PayloadDamaged
 from app.storage.frames import NewChunk
-from app.storage.operations import Committed
+from app.storage.operations import Operation
 from app.storage.reading import load_chunks
 from shared.ids import JobId
 
@@ -60,6 +60,8 @@ class Compaction:
         self._look = True
         self._timer: asyncio.TimerHandle | None = None
         self._busy = False
+        self._operations = list[Operation]()
+        self._weight = self._gathered = 0
         self._noted_at = clock.monotonic()
         self.jobs = 0
         endings.on_ended.append(self._ended)
@@ -106,7 +108,8 @@ class Compaction:
                 self._look = False
                 await self._look_back()
             while self._line and self._line[0][0] <= self._clock.monotonic():
-                await self._compact(self._line.popleft()[1])
+                await self._join(self._line.popleft()[1])
+            await self._commit()
             if self._clock.monotonic() - self._noted_at >= CURSOR_S:
                 await self._note(self._clock.now() - timedelta(seconds=2 * AFTER_S))
         finally:
@@ -127,7 +130,8 @@ class Compaction:
         while ended := await load_ended(self._database.readers, after, until, PAGE):
             for job in ended:
                 if job.scattered:
-                    await self._compact(job.id)
+                    await self._join(job.id)
+            await self._commit()
             after = ended[-1].finalized_at
             await asyncio.sleep(PAUSE_S)
         await self._note(until)
@@ -136,19 +140,31 @@ class Compaction:
         self._noted_at = self._clock.monotonic()
         await self._database.writer.submit(move_cursor(done_to))
 
-    async def _compact(self, job: JobId) -> None:
-        """Join what can be joined of one job."""
+    async def _join(self, job: JobId) -> None:
+        """Join what can be joined of one job, together with others as far as they fit."""
         number, joined = 0, False
         while rows := await self._rows(job, number):
             operation = compact(rows)
             if operation is not None:
-                outcome = await self._database.writer.submit(operation)
-                if not isinstance(outcome, Committed):
-                    return  # it was deleted meanwhile
+                if self._weight + len(rows) > ROWS_MAX:
+                    await self._commit()
+                self._operations.append(operation)
+                self._weight += len(rows)
                 joined = True
-                await asyncio.sleep(PAUSE_S)
             number = rows[-1].number + 1
-        self.jobs += joined
+        self._gathered += joined
+
+    async def _commit(self) -> None:
+        """Write what was gathered. A job that was deleted meanwhile stays so."""
+        if not self._operations:
+            return
+        futures = self._database.writer.submit_many(self._operations)
+        self._operations, self._weight = [], 0
+        for outcome in await asyncio.gather(*futures, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                _log.error("journal_not_joined", error=str(outcome))
+        self.jobs, self._gathered = self.jobs + self._gathered, 0
+        await asyncio.sleep(PAUSE_S)
 
     async def _rows(self, job: JobId, from_number: int) -> list[NewChunk]:
         try:

@@ -5,11 +5,12 @@ it may be killed: then it is shown the same reports again, under the same ids. A
 compare-and-set where the reader says where it stood.
 """
 
+from contextlib import suppress
 from typing import Final
 
 import structlog
 
-from app.domain.errors import StorageFull
+from app.domain.errors import ServerOverloaded, StorageFull
 from app.domain.feed import Consumer, ConsumerState, Cursor, Page, Selection, Start
 from app.domain.report_errors import (
     ConsumerExists,
@@ -160,8 +161,9 @@ class Consumers:
         self.heard_at[consumer.name] = now
         written_at = self._written_at.get(consumer.name)
         if written_at is None or now - written_at >= SEEN_EVERY_S:
-            self._written_at[consumer.name] = now
-            self._writer.submit(consumer_seen(consumer, passed, self._clock.now()))
+            with suppress(ServerOverloaded):  # it is heard of again
+                self._writer.submit(consumer_seen(consumer, passed, self._clock.now()))
+                self._written_at[consumer.name] = now
 
     async def _live(self, name: str, tenant: str | None) -> Consumer:
         found = await self.get(name, tenant)

@@ -3,8 +3,8 @@
 An interactive job that was sent to a worker and not accepted, or that still waits here, lacks a
 row unless one is free or about to be. For each that does, the row that ``domain/preempting.py``
 names is asked back. A worker also takes jobs beyond its rows, which lie ready: when those fill the
-places that an interactive job needs to be sent at all, as many are taken back, at no cost and
-uncounted.
+places that an interactive job needs to be sent at all, as many are taken back first, at no cost and
+uncounted. No row is asked back for a job that is not sent while others lie ready: they would get it.
 """
 
 from app.domain.job import JobClass
@@ -40,9 +40,10 @@ class Precedence:
             worker.short_of_rows = False
             return
         in_rows = [live for live in held if live.accepted]
-        free = worker.ready.rows - len(in_rows)
-        self._ask_rows(worker, in_rows, urgent + pending - free - sum(map(_is_leaving, in_rows)))
-        self._ask_places(held, urgent - worker.rows_free - sum(map(_is_leaving, held)))
+        ready = [live for live in held if live.sent and not live.accepted and _gives_way(live)]
+        coming = worker.ready.rows - len(in_rows) + sum(map(_is_leaving, in_rows))
+        self._ask_rows(worker, in_rows, pending + (0 if ready else urgent) - coming)
+        self._ask_places(ready, urgent - worker.rows_free - sum(map(_is_leaving, held)))
 
     def _ask_rows(self, worker: Worker, in_rows: list[LiveJob], count: int) -> None:
         for _ in range(count):
@@ -51,9 +52,8 @@ class Precedence:
                 return
             self._preemption.request(worker.held[job], counted=True)
 
-    def _ask_places(self, held: list[LiveJob], count: int) -> None:
+    def _ask_places(self, ready: list[LiveJob], count: int) -> None:
         """Take back what lies ready, the job that would get a row last first."""
-        ready = [live for live in held if live.sent and not live.accepted and _gives_way(live)]
         ready.sort(key=_last_to_start, reverse=True)
         for live in ready[: max(0, count)]:
             self._preemption.request(live)

@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-import structlog
-
 from app.domain.errors import JobServerError, StreamInterrupted
 from app.domain.feed import Cursor, FeedState, Page, Report, Selection
 from app.domain.report_errors import CursorAhead, FeedEpochChanged
@@ -26,7 +24,8 @@ TAIL: Final = 512
 SCAN: Final = 200
 """Reports read at once; of those that a reader is not shown nothing is told."""
 
-_log = structlog.get_logger("reports")
+SCANS_MAX: Final = 25
+"""Such reads for one page: who asks for what is rare is answered in between."""
 
 
 class ReportFeed:
@@ -51,7 +50,7 @@ class ReportFeed:
         database.writer.on_published.append(self._published)
 
     @property
-    def followers(self) -> int:
+    def readers(self) -> int:
         """How many follow."""
         return len(self._followers)
 
@@ -80,9 +79,10 @@ class ReportFeed:
         return cursor.seq
 
     async def page(self, selection: Selection, after: int, limit: int) -> Page:
-        """The next reports that this reader is shown, from behind a place on."""
+        """The next reports that this reader is shown, from behind a place on. It may hold fewer
+        than there are, or none, when it took ``SCANS_MAX`` reads to find them."""
         found: list[Report] = []
-        while True:
+        for _ in range(SCANS_MAX):
             rows = await load_feed_page(self._readers, after, SCAN)
             for row in rows:
                 if row.shown_to(selection):
@@ -92,6 +92,7 @@ class ReportFeed:
                 after = row.seq
             if len(rows) < SCAN:
                 return Page(reports=tuple(found), next=after, end=True)
+        return Page(reports=tuple(found), next=after, end=False)
 
     def follow(self, selection: Selection, after: int, name: str | None = None) -> "ReportFollower":
         """What comes behind a place, as it comes. ``name`` is the consumer's."""
@@ -211,15 +212,20 @@ class ReportFollower:
     async def _available(self) -> list[Report]:
         rows = self._feed.tail(self.cursor)
         if rows is None:
+            return await self._stored()
+        if rows:
+            self.cursor = rows[-1].seq
+        return [row for row in rows if row.shown_to(self._selection)]
+
+    async def _stored(self) -> list[Report]:
+        while True:
             publications = self._feed.publications
             page = await self._feed.page(self._selection, self.cursor, SCAN)
             self.cursor = page.next
             if page.end:
                 self._feed.caught_up(page.next, publications)
-            return list(page.reports)
-        if rows:
-            self.cursor = rows[-1].seq
-        return [row for row in rows if row.shown_to(self._selection)]
+            if page.reports or page.end:
+                return list(page.reports)
 
     async def _wait(self, until: float) -> bool:
         try:

@@ -5,6 +5,8 @@ from typing import Self
 
 from app.services.clock import Clock
 from app.services.consumers import Consumers
+from app.services.gauges import counter, gauge
+from app.services.overview import Gauge
 from app.services.parking import Parking
 from app.services.report_feed import ReportFeed
 from app.services.tasks import Tasks
@@ -29,3 +31,14 @@ class Reporting:
         consumers = Consumers(database, feed, clock)
         parking = Parking(database, feed, consumers, tasks, clock, settings)
         return cls(feed, consumers, parking)
+
+    def gauges(self) -> list[Gauge]:
+        """What can be measured of them."""
+        return [
+            gauge("report_readers", "Readers of the stream of reports.", lambda: self.feed.readers),
+            counter(
+                "consumers_parked",
+                "Consumers of reports that were parked.",
+                lambda: self.parking.parked,
+            ),
+        ]

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import psutil
+
 from shared.requests import ChatMessage
-from tests.durable.place import Place, assert_counted_once
+from tests.durable.place import SLACK_S, Place, assert_counted_once
 from tests.durable.streams import JobStream, follow, wait_for_events
 from tests.waiting import wait_until
 from worker.engine.script import Script
@@ -91,8 +93,22 @@ def _answer_to(asked: Asked) -> Said:
 # --- what goes wrong ---------------------------------------------------------------------------
 
 
+def _worker(place: Place) -> psutil.Process | None:
+    """The one worker; none if all work is done and it was killed before."""
+
+    def settled() -> bool:
+        done = not place.store.rows("SELECT 1 FROM job WHERE finalized_at IS NULL LIMIT 1")
+        return done or len(place.site.workers()) == 1
+
+    wait_until(settled, SLACK_S, "one worker, or the end of all work")
+    workers = place.site.workers()
+    return workers[0] if workers else None
+
+
 def _worker_killed(place: Place, _chance: random.Random) -> None:
-    place.worker().kill()
+    worker = _worker(place)
+    if worker is not None:
+        worker.kill()
 
 
 def _parent_killed(place: Place, _chance: random.Random) -> None:
@@ -100,21 +116,20 @@ def _parent_killed(place: Place, _chance: random.Random) -> None:
 
 
 def _both_killed(place: Place, chance: random.Random) -> None:
-    worker = place.worker()
-    if chance.random() < 0.5:
-        worker.kill()
+    worker = _worker(place)
+    if worker is None or chance.random() < 0.5:
         place.kill_parent()
-    else:
-        place.kill_parent()
+    if worker is not None:
         worker.kill()
-    place.start()
+    place.restart()
 
 
 def _worker_stopped(place: Place, chance: random.Random) -> None:
-    worker = place.worker()
-    worker.suspend()
-    let_pass(chance.uniform(0.1, STOPPED_S_MAX))
-    worker.resume()
+    worker = _worker(place)
+    if worker is not None:
+        worker.suspend()
+        let_pass(chance.uniform(0.1, STOPPED_S_MAX))
+        worker.resume()
 
 
 def _parent_stopped(place: Place, chance: random.Random) -> None:

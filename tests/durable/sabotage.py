@@ -9,16 +9,19 @@ Each order is a word and what it is about:
 * ``die-on-mixed-frame``: when the writer comes to a frame that ends a journaled job and holds
   output of two others;
 * ``die-before-insert``, ``die-after-insert``: around the commit of the first job;
-* ``die-in-drain N``: when the writer comes to its N-th commit (from 0) since a drain was asked for.
+* ``die-in-drain N``: when the writer comes to its N-th commit (from 0) since a drain was asked for;
+* ``no-room-for-receipts FILE``: the disk is full for them while that file is there.
 """
 
 import importlib
 import json
 import os
 import signal
+import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial, wraps
+from pathlib import Path
 from typing import Any, Final
 
 import psutil
@@ -146,6 +149,16 @@ def _die_in_drain(count: str) -> None:
     _around(_COMMIT, look, _nothing)
 
 
+def _no_room_for_receipts(marker: str) -> None:
+    def look(args: Sequence[Any]) -> None:
+        if any(operation.receipts for operation in args[1]) and Path(marker).exists():
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+
+    _around(_COMMIT, look, _nothing)
+
+
 ORDERS: Final[dict[str, Callable[..., None]]] = {
     "set": _set,
     "die-before": _die_before,
@@ -155,6 +168,7 @@ ORDERS: Final[dict[str, Callable[..., None]]] = {
     "die-before-insert": partial(_die_around_insert, before=True),
     "die-after-insert": partial(_die_around_insert, before=False),
     "die-in-drain": _die_in_drain,
+    "no-room-for-receipts": _no_room_for_receipts,
 }
 
 

@@ -31,15 +31,13 @@ class SlowReader:
 
     def read(self) -> list[dict[str, Any]]:
         """All events to the end."""
-        with self._socket:
-            response = http.client.HTTPResponse(self._socket)
+        with self._socket, http.client.HTTPResponse(self._socket) as response:
             response.begin()
             events: list[dict[str, Any]] = []
             for event in events_of(response):
                 events.append(event)
                 if event["type"] == "ended":
                     break
-            response.close()
             return events
 
 

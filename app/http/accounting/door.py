@@ -112,7 +112,7 @@ class AccountingDoor:
         """
         require_loopback(request)
         Query(request)
-        asked = decode(_ACK, await read_body(request, BODY_BYTES_MAX), _expected)
+        asked = decode(_ACK, await read_body(request, BODY_BYTES_MAX), EXPECTED.get)
         if (asked.receipts is None) == (asked.receipt_id is None):
             text = "Send either 'receipts' or 'receiptId'."
             raise InvalidRequest(text, param="receipts")
@@ -135,10 +135,6 @@ class AccountingDoor:
                 revision=done.revision,
             )
         )
-
-
-def _expected(path: str) -> str | None:
-    return EXPECTED.get(path.partition("[")[0])
 
 
 def _answer(

@@ -67,7 +67,7 @@ def decode_consumer(body: bytes) -> tuple[ConsumerRequest, Selection]:
     Raises:
         InvalidRequest: naming the field that cannot be used.
     """
-    asked = decode(_CONSUMER, body, _expected)
+    asked = decode(_CONSUMER, body, EXPECTED.get)
     _check_tags(asked.tags or {}, "tags")
     kinds = _kinds(asked.kinds, asked.tenant, "kinds")
     return asked, _selection(asked, kinds)
@@ -79,7 +79,7 @@ def decode_ack(body: bytes) -> AckRequest:
     Raises:
         InvalidRequest: naming the field that cannot be used.
     """
-    return decode(_ACK, body, _expected)
+    return decode(_ACK, body, EXPECTED.get)
 
 
 def tenant_of(request: HttpRequest) -> str | None:
@@ -110,10 +110,6 @@ def stream_asked(request: HttpRequest) -> Reading:
     """
     query = Query(request, "consumer", "tenant", "after", *_FILTERS)
     return _reading(query, 0, request.headers)
-
-
-def _expected(path: str) -> str | None:
-    return EXPECTED.get(path.partition("[")[0])
 
 
 def _selection(asked: ConsumerRequest, kinds: tuple[ReportKind, ...]) -> Selection:

@@ -82,6 +82,22 @@ async def test_one_who_is_behind_the_latest_reads_the_store(
     assert await taken(slow, len(jobs) + 5) == jobs + more
 
 
+async def test_what_is_rare_is_found_behind_much_that_is_not_shown(
+    store: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_feed, "SCAN", 5)
+    monkeypatch.setattr(report_feed, "SCANS_MAX", 2)
+    await store.end_jobs(57)
+    (rare,) = await store.end_jobs(1, tags={"rare": "yes"})
+    selection = Selection(tags={"rare": "yes"})
+    follower = store.feed.follow(selection, 0)
+    assert await taken(follower, 1) == [rare]
+    pages = [await store.feed.page(selection, 0, 10)]
+    while not pages[-1].end:
+        pages.append(await store.feed.page(selection, pages[-1].next, 10))
+    assert [len(page.reports) for page in pages] == [0, 0, 0, 0, 0, 1]
+
+
 async def test_what_came_while_nobody_followed_is_not_missed(store: Reading) -> None:
     first = store.feed.follow(EVERYTHING, 0)
     assert await first.take(0.01) == []

@@ -331,7 +331,7 @@ async def test_a_reader_that_leaves_is_let_go(server: Server) -> None:
     await server.create()
     async with connect(server.server.port) as client:
         await opened(client, "consumer=c")
-        assert server.store.feed.followers == 1
+        assert server.store.feed.readers == 1
     await server.ask("/livez")
     async with connect(server.server.port) as client:
         await opened(client, "")
