@@ -17,7 +17,7 @@ from app.domain.job import Durability, Ending
 from app.services.clock import Clock
 from app.services.fleet import Fleet
 from app.services.ledger import Ledger, LiveJob
-from app.services.recall import decode_parts
+from app.services.recall import damage_told, decode_parts
 from app.storage.database import Database
 from app.storage.frames import NewChunk
 from app.storage.journal import load_page
@@ -158,6 +158,7 @@ class JournalFollower:
 
         Raises:
             JobNotFound: the job was deleted meanwhile.
+            StorageDamaged: what comes next does not match its checksum.
             StreamInterrupted: the server is stopping.
         """
         if self._interrupted:
@@ -213,7 +214,8 @@ class JournalFollower:
 
     async def _page(self) -> list[FollowedEvent]:
         """Events from ``_next`` on that are in the store."""
-        page = await load_page(self._readers, self._job, max(1, self._next), self._number)
+        with damage_told(self._job):
+            page = await load_page(self._readers, self._job, max(1, self._next), self._number)
         if page is None:
             raise JobNotFound("The job was deleted while it was being followed.")
         row, events = page.job, list[FollowedEvent]()

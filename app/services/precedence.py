@@ -4,7 +4,7 @@ An interactive job that was sent to a worker and not accepted, or that still wai
 row unless one is free or about to be. For each that does, the row that ``domain/preempting.py``
 names is asked back. A worker also takes jobs beyond its rows, which lie ready: when those fill the
 places that an interactive job needs to be sent at all, as many are taken back first, at no cost and
-uncounted. No row is asked back for a job that is not sent while others lie ready: they would get it.
+uncounted. While jobs lie ready no row is asked back for one that was not sent: they would get it.
 """
 
 from app.domain.job import JobClass

@@ -4,12 +4,18 @@ Waiting jobs keep neither in memory; both are read when a worker has room. A row
 longer matches its checksum fails that job, typed, and nothing else.
 """
 
-import msgspec
+from collections.abc import Generator
+from contextlib import contextmanager
 
+import msgspec
+import structlog
+
+from app.domain.errors import StorageDamaged
 from app.domain.fairness import estimate
-from app.domain.output import JobOutput
+from app.domain.output import JobOutput, OutOfOrder
 from app.services.ledger import Ledger, LiveJob
 from app.storage.database import Database
+from app.storage.errors import PayloadDamaged
 from app.storage.frames import NewChunk
 from app.storage.journal import read_journal
 from app.storage.reading import load_job, load_request
@@ -24,6 +30,7 @@ _TOKENS = msgspec.msgpack.Decoder(tuple[int, ...])
 _PARTS = msgspec.msgpack.Decoder(tuple[Part, ...])
 _LOGPROBS = msgspec.msgpack.Decoder(tuple[float, ...])
 _ENCODER = msgspec.msgpack.Encoder()
+_log = structlog.get_logger("recall")
 
 DAMAGED = Failure(
     code="storage_damaged", message="What was stored of this job is damaged and cannot be read."
@@ -105,15 +112,21 @@ class Recall:
         """The job's request; None when none was stored.
 
         Raises:
-            PayloadDamaged: it is not what was submitted.
+            StorageDamaged: it is not what was submitted.
         """
-        body = await load_request(self._readers, job)
-        return None if body is None else _REQUEST.decode(body)
+        with damage_told(job):
+            body = await load_request(self._readers, job)
+            return None if body is None else _REQUEST.decode(body)
 
     async def output(self, job: JobId) -> JobOutput:
-        """The job's output so far, from the journal."""
-        output, _ = await self._read(job)
-        return output
+        """The job's output so far, from the journal.
+
+        Raises:
+            StorageDamaged: it is not what was written.
+        """
+        with damage_told(job):
+            output, _ = await self._read(job)
+            return output
 
     async def _load_output(self, live: LiveJob) -> None:
         output, next_chunk = await self._read(live.id)
@@ -133,6 +146,20 @@ class Recall:
 
         await read_journal(self._readers, job, take)
         return output, next_chunk
+
+
+@contextmanager
+def damage_told(job: JobId) -> Generator[None]:
+    """Whoever reads a job that is damaged on disk is told so, and nobody else is.
+
+    Raises:
+        StorageDamaged: what was stored does not match its checksum, or cannot be read.
+    """
+    try:
+        yield
+    except (PayloadDamaged, msgspec.MsgspecError, OutOfOrder) as error:
+        _log.error("job_damaged", job=job, error=str(error))
+        raise StorageDamaged from error
 
 
 def replay(output: JobOutput, chunk: NewChunk) -> None:

@@ -79,7 +79,8 @@ class Retention:
         keep_s = live.new.keep_s
         if keep_s is not None:
             self._kept_until[live.id] = self._clock.monotonic() + keep_s
-        self._wait_at_most(self._settings.jobs_s if keep_s is None else keep_s)
+        kept_s = self._settings.jobs_s if keep_s is None else keep_s
+        self._wait_at_most(min(kept_s, self._settings.reports_s))
 
     def _wait_at_most(self, seconds: float) -> None:
         """Look in so many seconds, unless that is to be sooner anyway."""

@@ -284,6 +284,7 @@ class Submission:
             worker.let_go(live)
         self._queues.settle(live)
         self._ledger.remove(live)
+        self._relay.pump(live.new.model)  # others may have its row
 
     def _start_overdue(self, live: LiveJob) -> None:
         """Nobody waits longer than this for a worker that is not there."""

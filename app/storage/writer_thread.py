@@ -156,7 +156,7 @@ class WriterThread:
         try:
             committer.commit((_PROBE,))
         except sqlite3.Error as error:
-            self._wait_out(error)
+            self._wait_out(error, checkpoints)
         else:
             self._set_full(full=False)
 
@@ -166,7 +166,7 @@ class WriterThread:
         try:
             results = committer.commit(operations)
         except sqlite3.Error as error:
-            self._wait_out(error)
+            self._wait_out(error, checkpoints)
             return
         self._retry_s = self._limits.retry_first_s
         if self._full:
@@ -182,13 +182,15 @@ class WriterThread:
         )
         return [self._line[n] for n in range(count)]
 
-    def _wait_out(self, error: sqlite3.Error) -> None:
-        """Keep the line as it is and wait, if that may help."""
+    def _wait_out(self, error: sqlite3.Error, checkpoints: Checkpoints) -> None:
+        """Keep the line as it is and wait, if that may help. On a full disk the log is emptied: so
+        it can be written again from its beginning, and need not grow."""
         kind = trouble(error)
         if kind not in (Trouble.FULL, Trouble.BUSY):
             raise error
         if kind is Trouble.FULL:
             self._refuse_impatient()
+            checkpoints.run()
         if self._hurry.is_set():
             raise _ClosedWhileFull(str(error))
         self.counts.retries += 1

@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 MICROS = 1_000_000
 STEP_S = 0.1
 SEED = 18
-LINES = {f"[[tokens={42 + n}]] line {n}": n for n in range(5)}
+LINES = {f"[[tokens={65 + n}]] line {n}": n for n in range(5)}
 
 
 def undisturbed(new_place: NewPlace) -> dict[str, list[int]]:
@@ -70,11 +70,16 @@ def test_a_row_of_real_mlx_goes_on_with_its_undisturbed_tokens(
     content, body, fields = "Tell me a lot.", {"max_tokens": 900}, {"class": "batch"}
     alone = place.submit(content, SEED, body=body, **fields)
     place.ended(alone)
-    batch = place.submit(content, SEED, body=body, **fields)
-    place.running(batch, FIRST_TOKENS + 1)
-    urgent = place.submit("Be quick.", 1, body={"max_tokens": 2}, **{"class": "interactive"})
-    assert place.ended(urgent)["state"] == "completed"
-    assert place.ended(batch)["preemptions"] == 1
+
+    def interrupted() -> str:
+        batch = place.submit(content, SEED, body=body, **fields)
+        place.running(batch, FIRST_TOKENS + 1)
+        urgent = place.submit("Be quick.", 1, body={"max_tokens": 2}, **{"class": "interactive"})
+        assert place.ended(urgent)["state"] == "completed"
+        return batch if place.ended(batch)["preemptions"] else ""
+
+    # A second's work may be over before a busy disk has taken the request for its row.
+    batch = next(filter(None, (interrupted() for _ in range(5))))
     tokens = place.tokens(alone)
     margins = Margins(path)
     assert margins.least(content, SEED, 0.8, tokens) > CLEAR, "take another seed"

@@ -34,13 +34,10 @@ def stalled(place: Place) -> Generator[None]:
         marker.unlink()
 
 
-@pytest.mark.parametrize("heartbeat_timeout_s", [10.0, 1.0])
-def test_a_writer_that_stalls_refuses_when_crowded_and_loses_nothing(
-    begin: Begin, heartbeat_timeout_s: float
-) -> None:
+def test_a_writer_that_stalls_refuses_when_crowded_and_loses_nothing(begin: Begin) -> None:
     settings: dict[str, Any] = {
         "queue.writer_max": WRITER_MAX,
-        "worker.heartbeat_timeout_s": heartbeat_timeout_s,
+        "worker.heartbeat_timeout_s": 1.0,  # what is left unread is nobody's silence
     }
     place = begin("slow-disk {data}/stalled", script=SLOW, settings=settings)
     with nothing_stays(place.server), ThreadPoolExecutor(CALLERS) as pool:

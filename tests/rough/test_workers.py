@@ -130,7 +130,7 @@ def test_a_flood_of_garbage_is_dropped_beside_work_that_goes_on(begin: Begin) ->
 def test_a_flood_of_frames_keeps_nobody_else_waiting(begin: Begin, rows: int) -> None:
     place = begin(script={"context_tokens": 100_000}, settings={"worker.rows": rows})
     with nothing_stays(place.server):
-        jobs = [place.submit(f"job {n} [[tokens=1500]]", n) for n in range(rows)]
+        jobs = [place.submit(f"job {n} [[tokens=600]]", n) for n in range(rows)]
         streams = follow(place, jobs[:4])
         for job in jobs:
             place.running(job)
@@ -139,5 +139,5 @@ def test_a_flood_of_frames_keeps_nobody_else_waiting(begin: Begin, rows: int) ->
             stream.finished()
         for job in jobs:
             assert place.ended(job, 60)["state"] == "completed"
-            assert len(place.tokens(job)) == 1_501
+            assert len(place.tokens(job)) == 601
         assert_counted_once(place, jobs)

@@ -15,7 +15,7 @@ from app.storage import room
 from app.storage.ballast import Ballast
 from app.storage.committing import CommitHooks
 from app.storage.database import BALLAST_NAME, Database
-from app.storage.errors import StoreFull
+from app.storage.errors import StoreFull, Trouble, trouble
 from app.storage.frames import FrameOperation
 from app.storage.identity import Identity, next_start
 from app.storage.jobs import insert_job
@@ -134,6 +134,23 @@ async def test_what_is_at_work_is_recorded_in_the_ballasts_room_and_new_work_is_
         await until(told, True, False)
         assert disk.stands
         assert await database.writer.submit(insert_job(make_job(3))) == Committed()
+
+
+async def test_on_a_full_disk_the_log_is_written_again_from_its_beginning(data_dir: Path) -> None:
+    disk, told = SmallDisk(data_dir), list[bool]()
+    async with opened(data_dir, disk, told) as database:
+        before = database.writer.counts.log.checkpoints
+        disk.fill(data_dir)
+        assert await database.writer.submit(grow(1)) == Committed()
+        assert database.writer.counts.log.checkpoints > before
+
+
+def test_no_room_for_the_logs_index_is_a_full_disk_and_no_broken_one() -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    assert trouble(error) is Trouble.FULL
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+    assert trouble(error) is Trouble.FATAL
 
 
 async def test_nobody_looks_for_room_while_the_ballast_stands(data_dir: Path) -> None:

@@ -143,6 +143,18 @@ async def test_when_too_many_wait_nothing_more_is_taken(data_dir: Path) -> None:
         assert await database.writer.submit(insert_job(make_job(3))) == Committed()
 
 
+async def test_what_is_at_work_is_taken_however_many_wait(data_dir: Path) -> None:
+    gate = Gate()
+    async with opened(data_dir, gate.hooks(), WriterLimits(operations_max=3)) as database:
+        inserts = [database.writer.submit(insert_job(make_job(n))) for n in range(3)]
+        stops = [
+            database.writer.submit(request_stop(job_id(n), StopReason.DEADLINE, NOW))
+            for n in range(3)
+        ]
+        gate.open.set()
+        assert await asyncio.gather(*inserts, *stops) == [Committed()] * 6
+
+
 async def test_many_are_taken_whole_or_not_at_all(data_dir: Path) -> None:
     async with opened(data_dir, limits=WriterLimits(operations_max=3)) as database:
         with pytest.raises(ServerOverloaded):
