@@ -46,6 +46,8 @@ class Ballast:
         if self.stands:
             return True
         self.drop()
+        if not self.size:
+            return True
         if self.free_bytes < self.wanted_bytes:
             return False
         try:

@@ -174,6 +174,7 @@ async def test_a_start_without_ballast_and_without_room_takes_no_new_work(data_d
 
 
 async def test_without_a_ballast_only_a_disk_that_is_full_refuses(data_dir: Path) -> None:
+    assert Ballast(data_dir / BALLAST_NAME, SIZE).make()  # by an earlier start
     async with opened(data_dir, Ballast(data_dir / BALLAST_NAME, 0), []) as database:
         assert await database.writer.submit(insert_job(make_job())) == Committed()
     assert not (data_dir / BALLAST_NAME).exists()
