@@ -2,7 +2,16 @@
 
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
+
+
+TIMER_RESOLUTION_S: Final = 0.001
+"""Timers of the loop count whole milliseconds, and may fire up to one early."""
+
+
+def not_before(wait_s: float) -> float:
+    """The delay for a timer that must not fire before ``wait_s`` have passed."""
+    return max(0.0, wait_s) + TIMER_RESOLUTION_S
 
 
 class Clock(Protocol):

@@ -11,7 +11,7 @@ from datetime import datetime
 from app.domain.job import JobState, StopReason
 from app.domain.transitions import stopped
 from app.services.cancellation import Cancellation
-from app.services.clock import Clock
+from app.services.clock import Clock, not_before
 from app.services.endings import Endings
 from app.services.ledger import LiveJob
 from app.services.preemption import Preemption
@@ -42,7 +42,7 @@ class Deadlines:
     def watch(self, live: LiveJob) -> None:
         """Count this job's deadline down."""
         left_s = (live.new.deadline_at - self._clock.now()).total_seconds()
-        asyncio.get_running_loop().call_later(max(0.0, left_s), self._passed, live)
+        asyncio.get_running_loop().call_later(not_before(left_s), self._passed, live)
 
     def watch_attempt(self, live: LiveJob, begun_at: datetime | None = None) -> None:
         """Count down what the attempt may take that begins now, or had begun then."""

@@ -13,7 +13,7 @@ import structlog
 
 from app.domain.job import JobState
 from app.domain.retry import MAX_LOSSES, backoff_s
-from app.services.clock import Clock
+from app.services.clock import Clock, not_before
 from app.services.endings import Endings
 from app.services.ledger import Ledger, LiveJob
 from app.services.relay import Relay
@@ -117,7 +117,7 @@ class Returns:
     def wait_until_due(self, live: LiveJob, wait_s: float) -> None:
         """A scheduled or retryable job becomes available after ``wait_s``."""
         loop = asyncio.get_running_loop()
-        loop.call_later(max(0.0, wait_s), self._due, live)
+        loop.call_later(not_before(wait_s), self._due, live)
 
     def _due(self, live: LiveJob) -> None:
         if live.state not in (JobState.SCHEDULED, JobState.RETRYABLE):
