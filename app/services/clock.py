@@ -4,7 +4,6 @@ import time
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-
 TIMER_RESOLUTION_S: Final = 0.001
 """Timers of the loop count whole milliseconds, and may fire up to one early."""
 
