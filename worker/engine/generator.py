@@ -13,6 +13,9 @@ Everything about caches, padding, chunks and stages is mlx-lm's. Replaced is:
 * **Joining.** The stock generator runs a forward pass for each new row alone (a full pass over the
   weights) before it joins. Ours joins with its last prompt token still to be fed, in the pass that
   the others make anyway.
+* **Starting together.** Prompts that arrive together are all computed before their rows begin, up
+  to `HELD_STEPS_MAX` chunks: rows that start apart also end apart, and a pass for the last few
+  costs as much as one for all. A row that has begun never waits for this.
 * **Leaving.** The stock one copies the cache of every finished row. Ours marks the row and cuts it
   out at the next step.
 * **Prefill.** One prompt at a time (the stock one pads a group of prompts to the longest chunk),
@@ -33,6 +36,9 @@ import mlx.core as mx
 
 from worker.engine.sampling import RowDraw, draw
 from worker.engine.upstream import BatchGenerator, LanguageModel, PromptProcessingBatch
+
+HELD_STEPS_MAX: Final = 8
+"""Steps in which rows that have drawn nothing yet wait for prompts that came with them."""
 
 _CHUNK_TOKENS_MIN: Final = 32
 """What a short chunk is charged at least: it reads all weights, however few its tokens."""
@@ -85,6 +91,11 @@ class DecodeBatch:
 
     def __len__(self) -> int:
         return len(self._rows) - len(self._gone)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no row has drawn a token: nobody watches a stream that would stand still."""
+        return all(row.drawn == 0 for row in self._rows)
 
     @property
     def uids(self) -> list[int]:
@@ -195,6 +206,7 @@ class RowGenerator(BatchGenerator):
         )
         self._decoding = DecodeBatch(model, eos)
         self._generation_batch: Any = self._decoding
+        self._held = 0
 
     def insert_row(self, prompt: list[int], max_tokens: int, row_draw: RowDraw) -> int:
         """Queue a row and return its number."""
@@ -214,7 +226,12 @@ class RowGenerator(BatchGenerator):
 
     def _advance(self) -> tuple[list[Prefilled], list[Decoded]]:
         waiting = bool(self._currently_processing or self._unprocessed_sequences)
-        decoded = self._decoding.next(build_ahead=not waiting)
+        decoded: list[Decoded] = []
+        if waiting and self._decoding.untouched and self._held < HELD_STEPS_MAX:
+            self._held += 1
+        else:
+            self._held = 0
+            decoded = self._decoding.next(build_ahead=not waiting)
         prefilled: list[Prefilled] = []
         budget = self.prefill_step_size
         while self._admit(budget):
