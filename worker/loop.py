@@ -31,6 +31,10 @@ INTERNAL_ERROR: Final = Failure("internal_error", "The worker failed while compu
 
 STEP_FAILED: Final = Failure("engine_error", "The engine failed in a step.", retryable=True)
 
+COMPANIONS_S: Final = 0.02
+"""How long rows that have drawn nothing wait, before a step, for prompts still being made. Rows
+that begin together end together, and making a prompt takes a fraction of a millisecond."""
+
 FAILED_STEPS_MAX: Final = 2
 """Steps in a row that may raise before the engine counts as lost."""
 
@@ -145,9 +149,26 @@ class Loop:
             self._handle_all(self._wait())
         while not self._inbox.empty():
             self._handle_all(self._inbox.get_nowait())
+        self._prepare()
+        if self._companions_come():
+            self._wait_for_companions()
+
+    def _prepare(self) -> None:
         if self._to_prepare:
             self._preparing.submit(self._to_prepare)
             self._to_prepare = []
+
+    def _companions_come(self) -> bool:
+        return self._exit_code is None and self._rows.worth_holding
+
+    def _wait_for_companions(self) -> None:
+        wait_until = self._clock() + COMPANIONS_S
+        while self._companions_come() and (left_s := wait_until - self._clock()) > 0:
+            try:
+                self._handle_all(self._inbox.get(timeout=left_s))
+            except Empty:
+                return
+            self._prepare()
 
     def _must_wait(self) -> bool:
         if not self._rows.running:

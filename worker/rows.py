@@ -84,6 +84,17 @@ class Rows:
         return len(self._held) - self.running
 
     @property
+    def worth_holding(self) -> bool:
+        """Whether the next step is better held for prompts that are still being made: a row is left
+        for one, and no row has drawn a token, so that nobody watches a stream stand still."""
+        begun = self.running + len(self._waiting)
+        return 0 < begun < min(self.rows, len(self._held)) and self._untouched
+
+    @property
+    def _untouched(self) -> bool:
+        return all(held.completion_tokens == 0 for held in self._by_row.values())
+
+    @property
     def credit(self) -> Credit:
         """Room for new jobs, as of the last command seen."""
         free = self.rows + self.prefetch - len(self._held)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from app.catalogue.entries import ModelEntry
 from app.domain.restart import RestartBudget
+from app.services.worker_environment import worker_environment
 from app.settings import Settings
 from app.supervision.adopted import HOME_VARIABLE
 from app.supervision.process import Exit, WorkerProcess, spawn
@@ -56,7 +57,7 @@ class Launcher:
         """
         record = encode_launch(self._record(generation, entry))
         path = self.log_path(generation)
-        environment = {**_environment(), HOME_VARIABLE: self.home}
+        environment = {**worker_environment(os.environ), HOME_VARIABLE: self.home}
         return spawn(["-m", "worker"], record, path, environment, on_exit)
 
     @property
@@ -98,13 +99,3 @@ class Launcher:
             blas_threads=worker.blas_threads,
             scripted=worker.scripted,
         )
-
-
-def _environment() -> dict[str, str]:
-    """The worker's: ours, and the hub kept out of it, since models are directories on disk."""
-    return {
-        **os.environ,
-        "HF_HUB_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "PYTHONUNBUFFERED": "1",
-    }

@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +32,9 @@ from benchmarks.serving.workload import Load
 from worker import blas
 
 README: Final = Path(__file__).parents[1] / "README.md"
+
+WARM_UP_TOKENS: Final = 6
+"""Of each load, before it is measured: kernels are compiled and pages touched at first use."""
 
 
 class Options(argparse.Namespace):
@@ -72,40 +75,44 @@ def main() -> int:
 
 def _measure_all(options: Options, setup: Setup) -> Results:
     comparisons: list[Comparison] = []
-    with mlxq(setup) as served:
-        ours = HttpSide(served)
-        _say("starting mlxq's worker")
-        measure(ours, Load(1, 4), "start", ())
-        find_parts(served)
-        _check_blas(served, setup)
-        if options.rounds:
-            comparisons += _main_part(options, setup, ours)
-        if options.stock_rounds:
-            comparisons += _stock_part(options, setup, ours)
+    if options.rounds:
+        loads = [Load(streams, options.tokens, options.requests) for streams in options.streams]
+        comparisons += _rounds(options, setup, loads, options.rounds, "pair", _main_sides)
+    if options.stock_rounds:
+        loads = [Load(streams, options.stock_tokens) for streams in options.streams]
+        comparisons += _rounds(options, setup, loads, options.stock_rounds, "stock", _stock_sides)
     name = setup.model.name
     return Results(this_machine(), setup.threads, name, comparisons)
 
 
-def _main_part(options: Options, setup: Setup, ours: HttpSide) -> list[Comparison]:
-    """Against `mlx_lm.server` with the same BLAS, and against the loop alone."""
-    loads = [Load(streams, options.tokens, options.requests) for streams in options.streams]
-    with ExitStack() as stack:
-        served = stack.enter_context(mlx_lm_server(setup, with_blas=True))
-        _say("loading the bare loop")
-        sides: list[Side] = [ours, HttpSide(served), stack.enter_context(bare_loop(setup))]
-        _warm_up(sides, loads)
-        _check_blas(served, setup)
-        return _rounds(sides, loads, options.rounds, "pair", options.quiet_s)
+def _main_sides(setup: Setup, stack: ExitStack) -> list[Side]:
+    """Ours, `mlx_lm.server` with the same BLAS, and the loop alone."""
+    ours = _ours(setup, stack)
+    served = stack.enter_context(mlx_lm_server(setup, with_blas=True))
+    bare = stack.enter_context(bare_loop(setup))
+    other = HttpSide(served)
+    measure(other, Load(1, 4), "start", ())
+    _check_blas(served, setup)
+    return [ours, other, bare]
 
 
-def _stock_part(options: Options, setup: Setup, ours: HttpSide) -> list[Comparison]:
-    """Against `mlx_lm.server` on the BLAS of MLX's wheel: a few tokens, since it is so slow."""
-    loads = [Load(streams, options.stock_tokens) for streams in options.streams]
-    with mlx_lm_server(setup, with_blas=False) as served:
-        sides: list[Side] = [ours, HttpSide(served)]
-        _warm_up(sides, [Load(1, 3)])
-        _check_blas(served, setup, loaded=False)
-        return _rounds(sides, loads, options.stock_rounds, "stock", options.quiet_s)
+def _stock_sides(setup: Setup, stack: ExitStack) -> list[Side]:
+    """Ours, and `mlx_lm.server` on the BLAS of MLX's wheel: a few tokens, since it is so slow."""
+    ours = _ours(setup, stack)
+    served = stack.enter_context(mlx_lm_server(setup, with_blas=False))
+    other = HttpSide(served)
+    measure(other, Load(1, 3), "start", ())
+    _check_blas(served, setup, loaded=False)
+    return [ours, other]
+
+
+def _ours(setup: Setup, stack: ExitStack) -> Side:
+    served = stack.enter_context(mlxq(setup))
+    side = HttpSide(served)
+    measure(side, Load(1, 4), "start", ())
+    find_parts(served)
+    _check_blas(served, setup)
+    return side
 
 
 def _check_blas(served: Served, setup: Setup, *, loaded: bool = True) -> None:
@@ -114,29 +121,43 @@ def _check_blas(served: Served, setup: Setup, *, loaded: bool = True) -> None:
         require_blas(process, setup.blas, loaded=loaded)
 
 
-def _warm_up(sides: Sequence[Side], loads: Sequence[Load]) -> None:
-    """Each load once on each side: kernels are compiled at their first use."""
-    for load in loads:
-        for side in sides:
-            _say(f"warming up {side.name}: {load.title}")
-            measure(side, load, "warm-up", ())
-
-
 def _rounds(
-    sides: Sequence[Side], loads: Sequence[Load], rounds: int, key: str, quiet_s: float
+    options: Options,
+    setup: Setup,
+    loads: Sequence[Load],
+    rounds: int,
+    key: str,
+    start: Callable[[Setup, ExitStack], list[Side]],
 ) -> list[Comparison]:
-    """Every round asks each side in turn, every second one in the opposite order."""
-    found = [Comparison(load, {side.name: [] for side in sides}) for load in loads]
+    """Every round starts all sides afresh, since a process keeps for life the memory that it was
+    given, some of it faster than other; then asks each side in turn, every second round in the
+    opposite order."""
+    found = [Comparison(load, {}) for load in loads]
     for number in range(rounds):
-        for comparison in found:
-            if quiet_s and not wait_for_quiet(quiet_s):
-                _say(f"the machine was not quiet within {quiet_s:.0f} s; going on")
-            for side in sides if number % 2 == 0 else reversed(sides):
-                others = [p for other in sides if other is not side for p in other.parts.values()]
-                summary = measure(side, comparison.load, f"{key} {number}", others)
-                comparison.rounds[side.name].append(summary)
-                _say_summary(number, comparison.load, side, summary)
+        with ExitStack() as stack:
+            _say(f"round {number + 1} of {rounds}: starting all sides")
+            sides = start(setup, stack)
+            for load in loads:
+                for side in sides:
+                    warm_up = Load(load.streams, min(load.tokens, WARM_UP_TOKENS))
+                    measure(side, warm_up, f"warm-up {number}", ())
+            for comparison in found:
+                _wait_for_quiet(options.quiet_s)
+                _ask_all(comparison, sides, f"{key} {number}", number)
     return found
+
+
+def _ask_all(comparison: Comparison, sides: Sequence[Side], key: str, number: int) -> None:
+    for side in sides if number % 2 == 0 else reversed(sides):
+        others = [p for other in sides if other is not side for p in other.parts.values()]
+        summary = measure(side, comparison.load, key, others)
+        comparison.rounds.setdefault(side.name, []).append(summary)
+        _say_summary(number, comparison.load, side, summary)
+
+
+def _wait_for_quiet(quiet_s: float) -> None:
+    if quiet_s and not wait_for_quiet(quiet_s):
+        _say(f"the machine was not quiet within {quiet_s:.0f} s; going on")
 
 
 def _say_summary(number: int, load: Load, side: Side, summary: Summary) -> None:

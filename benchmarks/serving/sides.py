@@ -1,5 +1,6 @@
 """The sides of a comparison: two servers over HTTP and the loop alone, asked in the same way."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
@@ -11,6 +12,7 @@ from typing import Final, Protocol
 import msgspec
 import psutil
 
+from app.services.worker_environment import worker_environment
 from app.settings import Settings
 from benchmarks.serving.bare import BareResult, BareRun, BareStart, Step
 from benchmarks.serving.client import ClientResult, ClientRun
@@ -138,6 +140,7 @@ def bare_loop(setup: Setup) -> Generator[BareSide]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
+            env=worker_environment(os.environ),
         )
     assert process.stdin is not None
     try:

@@ -20,7 +20,7 @@ from worker.engine.script import Script
 from worker.engine.scripted_text import Answer, ScriptedText, orders_of
 
 STREAMS: Final = 8
-STOPPED_S_MAX: Final = 2.5
+STOPPED_S_MAX: Final = 1.5
 """Shorter than the silence after which a worker counts as lost."""
 
 

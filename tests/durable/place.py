@@ -25,6 +25,9 @@ PATIENT: Final = {
 }
 """Settings under which any number of deaths is followed by a start."""
 
+AT_ONCE: Final = "set app.domain.restart:EARLY_DEATH_DELAY_S 0"
+"""So that the next worker is not waited for either."""
+
 SLACK_S: Final = 40.0
 """How long something may take on a busy machine that should take no time."""
 
@@ -92,7 +95,7 @@ class Place:
             output=str(said),
             errors=str(self.site.log),
             exit_code=str(said.with_suffix(".exit")),
-            sabotage=list(sabotage),
+            sabotage=[AT_ONCE, *sabotage],
         )
 
     def kill_parent(self) -> None:
@@ -187,7 +190,12 @@ class Place:
 
     def running(self, job: str, tokens: int = 1, timeout: float = SLACK_S) -> None:
         """Wait until the journal holds so many tokens of this job."""
-        wait_until(lambda: len(self.tokens(job)) >= tokens, timeout, f"{tokens} tokens of {job}")
+        sql = "SELECT coalesce(sum(token_count), 0) AS count FROM chunk WHERE job = ?"
+        wait_until(
+            lambda: self.store.rows(sql, job)[0]["count"] >= tokens,
+            timeout,
+            f"{tokens} tokens of {job}",
+        )
 
     # --- what the store says -------------------------------------------------------------------
 

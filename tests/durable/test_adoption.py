@@ -56,7 +56,7 @@ def test_rows_that_were_asked_back_by_a_killed_parent_are_asked_back_by_the_next
     new_place: NewPlace,
 ) -> None:
     """The worker is stopped, so that it cannot answer the first parent."""
-    place, load = new_place({"step_s": 0.02}), scripted("[[tokens=150]]", "other [[tokens=150]]")
+    place, load = new_place({"step_s": 0.01}), scripted("[[tokens=150]]", "other [[tokens=150]]")
     place.start()
     streams = follow(place, load.submit(place))
     for stream in streams:
@@ -138,8 +138,8 @@ def test_parents_that_die_in_the_midst_of_their_start_leave_everything_to_the_ne
 def test_a_parent_that_was_stopped_gives_its_worker_back_the_time(new_place: NewPlace) -> None:
     """The worker seems to have been silent for longer than it may."""
     place, load = (
-        new_place({"step_s": 0.02}, {"worker.heartbeat_timeout_s": 1.5}),
-        scripted(*[f"{n} [[tokens=200]]" for n in range(4)]),
+        new_place({"step_s": 0.02}, {"worker.heartbeat_timeout_s": 1.0}),
+        scripted(*[f"{n} [[tokens=120]]" for n in range(4)]),
     )
     place.start()
     streams = follow(place, load.submit(place))
@@ -147,7 +147,7 @@ def test_a_parent_that_was_stopped_gives_its_worker_back_the_time(new_place: New
         place.running(stream.job)
     worker = place.worker()
     place.suspend_parent()
-    let_pass(3)
+    let_pass(2)
     place.go_on_parent()
     assert_undisturbed(place, load, [stream.finished() for stream in streams])
     assert_nothing_computed_again(place, [stream.job for stream in streams])

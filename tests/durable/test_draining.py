@@ -32,7 +32,7 @@ def eight_jobs(tokens: int = 50) -> Load:
 
 @pytest.mark.timeout(120)
 def test_checkpoint_stop_and_start_under_eight_streams(new_place: NewPlace) -> None:
-    place, load = new_place({"step_s": 0.02}), eight_jobs()
+    place, load = new_place({"step_s": 0.01}), eight_jobs()
     place.start()
     streams = begun(place, load)
     drain(place, "checkpoint")
@@ -54,7 +54,7 @@ def test_checkpoint_stop_and_start_under_eight_streams(new_place: NewPlace) -> N
 
 @pytest.mark.timeout(120)
 def test_sigterm_is_a_drain_that_checkpoints_durable_work(new_place: NewPlace) -> None:
-    place, load = new_place({"step_s": 0.02}), eight_jobs()
+    place, load = new_place({"step_s": 0.01}), eight_jobs()
     place.start()
     streams = begun(place, load)
     place.stop()

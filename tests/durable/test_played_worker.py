@@ -184,6 +184,8 @@ async def test_a_loss_that_only_the_heartbeat_shows_is_asked_for(stage: Stage) -
     worker, _ = await stage.begin()
     await worker.say(Heartbeat(worker.generation, worker.seq + 3, 0, 0, 0, 0))
     assert (await worker.hears(Replay)).from_seq == worker.seq + 1
+    for _ in range(3):
+        await worker.tell()
 
 
 async def test_a_running_job_that_its_worker_does_not_hold_goes_back(stage: Stage) -> None:

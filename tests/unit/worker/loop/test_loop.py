@@ -56,6 +56,32 @@ def test_one_step_makes_one_frame_for_all_rows() -> None:
             assert len([event for event in events if isinstance(event, Delta)]) == 2
 
 
+def test_rows_that_have_drawn_nothing_wait_for_prompts_that_are_still_being_made() -> None:
+    bench = Bench()
+    bench.does(run_job(1, "a"), turns=1)
+    bench.does(run_job(2, "b"))
+    first, *_ = [events for events, _ in bench.outlet.frames if "Delta" in kinds(events)]
+    assert kinds(first) == ["Delta", "Delta"]
+
+
+def test_a_row_that_has_drawn_waits_for_no_prompt() -> None:
+    bench = Bench()
+    bench.does(run_job(1, "a"), turns=3)
+    assert bench.said(Delta)
+    bench.preparing.at_once = False
+    before = len(bench.said(Delta))
+    bench.does(run_job(2, "b"), turns=1)
+    assert len(bench.said(Delta)) == before + 1
+
+
+def test_rows_do_not_wait_long_for_a_prompt() -> None:
+    bench = Bench()
+    bench.does(run_job(1, "a"), turns=1)
+    bench.preparing.at_once = False
+    bench.does(run_job(2, "b"), turns=1)
+    assert len(bench.said(Delta)) == 1
+
+
 def test_acceptance_leaves_before_the_first_step() -> None:
     bench = Bench()
     bench.does(run_job(1))
