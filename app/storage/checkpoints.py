@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Final
 
 from app.storage.connections import BUSY_TIMEOUT_MS
+from app.storage.driver import Driver
 from app.storage.errors import Trouble, trouble
 
 IDLE_COMMITS: Final = 200
@@ -42,7 +43,7 @@ class Checkpoints:
 
     def __init__(
         self,
-        driver: sqlite3.Connection,
+        driver: Driver,
         wal_path: Path,
         wal_bytes_max: int,
         counts: CheckpointCounts,

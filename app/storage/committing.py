@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from app.storage.batching import by_statement
+from app.storage.driver import Driver
 from app.storage.errors import OperationFailed, Trouble, trouble
 from app.storage.feed import insert_unplaced, place, publish
 from app.storage.operations import COMMITTED, NewReport, Operation, Outcome, Step, Void
@@ -22,11 +23,11 @@ _WRONG: Final = (sqlite3.Error, ValueError, OverflowError, TypeError)
 """What a statement raises when a value does not fit: SQLite's own errors and those of binding."""
 
 
-def _nothing(_driver: sqlite3.Connection, _operations: Sequence[Operation]) -> None:
+def _nothing(_driver: Driver, _operations: Sequence[Operation]) -> None:
     pass
 
 
-Hook: TypeAlias = Callable[[sqlite3.Connection, Sequence[Operation]], None]
+Hook: TypeAlias = Callable[[Driver, Sequence[Operation]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +60,7 @@ class CommitCounts:
 class Committer:
     """Commits operations that may share a transaction."""
 
-    def __init__(
-        self, driver: sqlite3.Connection, hooks: CommitHooks, counts: CommitCounts
-    ) -> None:
+    def __init__(self, driver: Driver, hooks: CommitHooks, counts: CommitCounts) -> None:
         self._driver = driver
         self._hooks = hooks
         self._counts = counts

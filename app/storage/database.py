@@ -19,6 +19,7 @@ from app.storage import schema
 from app.storage.ballast import Ballast
 from app.storage.committing import CommitHooks
 from app.storage.connections import create_file, reader_engine, writer_connection
+from app.storage.driver import Connect
 from app.storage.errors import StoreFull, Trouble, trouble
 from app.storage.feed_mark import FeedMark
 from app.storage.identity import Identity, next_start
@@ -71,6 +72,7 @@ class Database:
         limits: WriterLimits | None = None,
         hooks: CommitHooks | None = None,
         ballast: Ballast | int = 0,
+        connect: Connect = writer_connection,
         on_full: Callable[[bool], None] = lambda _full: None,
         on_fatal: Callable[[Exception], None] = lambda _error: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -82,6 +84,7 @@ class Database:
             limits: bounds of the writer.
             hooks: called around each commit.
             ballast: bytes to keep on the disk for when it is full, or what keeps them.
+            connect: makes the writer's connection, in whichever thread is to use it.
             on_full: told True when the disk is full and False when there is room again.
             on_fatal: told when the store can no longer be written: the parent must end.
             now: aware UTC.
@@ -95,10 +98,10 @@ class Database:
         path = data_dir / DATABASE_NAME
         if isinstance(ballast, int):
             ballast = Ballast(data_dir / BALLAST_NAME, ballast)
-        prepared = await asyncio.to_thread(_prepare, data_dir, path, now(), ballast)
+        prepared = await asyncio.to_thread(_prepare, data_dir, path, now(), ballast, connect)
         room = Room(ballast, on_full)
         writer = Writer(
-            partial(writer_connection, path),
+            partial(connect, path),
             path.with_name(f"{path.name}-wal"),
             limits or WriterLimits(),
             FeedMark(path).following(hooks or CommitHooks()),
@@ -122,39 +125,47 @@ class Database:
         self._lock.release()
 
 
-def _prepare(data_dir: Path, path: Path, now: datetime, ballast: Ballast) -> _Prepared:
+def _prepare(
+    data_dir: Path, path: Path, now: datetime, ballast: Ballast, connect: Connect
+) -> _Prepared:
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = DirectoryLock.take(data_dir / LOCK_NAME, data_dir, now)
     try:
-        identity, backup = _ready_with_room(path, now, ballast)
+        identity, backup = _ready_with_room(path, now, ballast, connect)
         return _Prepared(lock, identity, backup, ballast.make())
     except BaseException:
         lock.release()
         raise
 
 
-def _ready_with_room(path: Path, now: datetime, ballast: Ballast) -> tuple[Identity, Path | None]:
+def _ready_with_room(
+    path: Path, now: datetime, ballast: Ballast, connect: Connect
+) -> tuple[Identity, Path | None]:
     """Ready the file; when the disk is too full for it, once more without the ballast."""
     try:
-        return _ready(path, now)
+        return _ready(path, now, connect)
     except (OSError, sqlite3.Error) as error:
         if not _no_room(error):
             raise
         ballast.drop()
     try:
-        return _ready(path, now)
+        return _ready(path, now, connect)
     except (OSError, sqlite3.Error) as error:
         if _no_room(error):
             raise StoreFull(f"the disk of {path.parent} is full") from error
         raise
 
 
-def _ready(path: Path, now: datetime) -> tuple[Identity, Path | None]:
+def _ready(path: Path, now: datetime, connect: Connect) -> tuple[Identity, Path | None]:
     """Make the file if need be, check it, bring it to this program's schema, count the start."""
     create_file(path)
-    with closing(writer_connection(path)) as driver:
+    with closing(connect(path)) as driver:
         schema.check(driver)
-        backup = schema.migrate(driver, path, now) if schema.pending(driver) else None
+        if not schema.pending(driver):
+            return next_start(driver, path), None
+    # Alembic works on the standard library's driver.
+    with closing(writer_connection(path)) as driver:
+        backup = schema.migrate(driver, path, now)
         return next_start(driver, path), backup
 
 

@@ -4,10 +4,10 @@ The counter moves once per commit, after everything else, and is followed only b
 the order of commits is the order of numbers, a rollback leaves no gap, and pruning frees none.
 """
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from app.storage.driver import Driver
 from app.storage.encoding import checksum, micros
 from app.storage.operations import NewReport, Params
 from app.storage.sql import insert
@@ -34,14 +34,14 @@ _UNPLACED_SIZE: Final = "SELECT sum(length(payload)) FROM report WHERE seq < 0"
 _PLACE: Final = "UPDATE report SET seq = ? WHERE seq = ?"
 
 
-def publish(driver: sqlite3.Connection, reports: Sequence[NewReport]) -> None:
+def publish(driver: Driver, reports: Sequence[NewReport]) -> None:
     """Insert these reports at the end of the feed. Nothing but the commit may follow."""
     if reports:
         first = _take(driver, len(reports), _size(reports))
         driver.executemany(_INSERT, [_row(r, first + n) for n, r in enumerate(reports)])
 
 
-def insert_unplaced(driver: sqlite3.Connection, reports: Iterable[NewReport], already: int) -> None:
+def insert_unplaced(driver: Driver, reports: Iterable[NewReport], already: int) -> None:
     """Insert reports without a place yet, so that an error in one is its own operation's.
 
     They stand at negative numbers, which count on from the ``already`` unplaced ones.
@@ -50,7 +50,7 @@ def insert_unplaced(driver: sqlite3.Connection, reports: Iterable[NewReport], al
         driver.execute(_INSERT, _row(report, -number))
 
 
-def place(driver: sqlite3.Connection, count: int) -> None:
+def place(driver: Driver, count: int) -> None:
     """Give the ``count`` unplaced reports their places. Nothing but the commit may follow."""
     if count:
         ((size,),) = driver.execute(_UNPLACED_SIZE).fetchall()
@@ -58,7 +58,7 @@ def place(driver: sqlite3.Connection, count: int) -> None:
         driver.executemany(_PLACE, [(first + n, -(n + 1)) for n in range(count)])
 
 
-def _take(driver: sqlite3.Connection, count: int, size: int) -> int:
+def _take(driver: Driver, count: int, size: int) -> int:
     ((last,),) = driver.execute(_TAKE, (count, size)).fetchall()
     return int(last) - count + 1
 

@@ -8,7 +8,6 @@ too little; it never makes a database that is right begin anew without need, exc
 """
 
 import os
-import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Final
 import msgspec
 
 from app.storage.committing import CommitHooks, Hook
+from app.storage.driver import Driver
 from app.storage.operations import Operation
 
 NAME: Final = "feed"
@@ -68,7 +68,7 @@ class FeedMark:
         )
 
     def _after(self, then: Hook) -> Hook:
-        def committed(driver: sqlite3.Connection, operations: Sequence[Operation]) -> None:
+        def committed(driver: Driver, operations: Sequence[Operation]) -> None:
             if any(operation.publishes for operation in operations) and self._mark is not None:
                 ((last,),) = driver.execute("SELECT last FROM feed").fetchall()
                 self._mark = msgspec.structs.replace(self._mark, last=last)

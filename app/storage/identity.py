@@ -1,12 +1,12 @@
 """Who this store is, how often it was opened, and which numbering its feed has."""
 
-import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
 import msgspec
 
+from app.storage.driver import Driver
 from app.storage.feed_mark import FeedMark, Mark
 from shared.ids import StoreId
 
@@ -26,7 +26,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     feed_epoch: str
 
 
-def next_start(driver: sqlite3.Connection, path: Path) -> Identity:
+def next_start(driver: Driver, path: Path) -> Identity:
     """Count one more start of a parent of this database, durably."""
     mark = FeedMark(path)
     before = mark.read()

@@ -6,7 +6,6 @@ was last told; the report is what is shown, under an id derived from the generat
 long as its generation, so that neither a restart nor a deleted report leads to a second one.
 """
 
-import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -15,6 +14,7 @@ import msgspec
 
 from app.domain.job import Usage
 from app.domain.receipts import OUTCOMES, Rank, Standing, Totals, observe, revised
+from app.storage.driver import Driver
 from app.storage.encoding import micros, moment
 from app.storage.operations import NewReceipt, NewReport, Operation, Params, Statement, Step
 from app.storage.operations import Rank as CommitRank
@@ -60,7 +60,7 @@ _ACK: Final = Statement(
 )
 
 
-def settle(driver: sqlite3.Connection, asked: NewReceipt) -> NewReport | None:
+def settle(driver: Driver, asked: NewReceipt) -> NewReport | None:
     """The receipt that becomes visible with this commit; None when one stands that is as good.
     Called in the transaction, after all its statements.
 
@@ -147,7 +147,7 @@ def _usage(totals: Totals) -> Usage:
     )
 
 
-def _standing(driver: sqlite3.Connection, generation: GenerationId) -> Standing | None:
+def _standing(driver: Driver, generation: GenerationId) -> Standing | None:
     row = driver.execute(_STANDING, {"generation": generation}).fetchone()
     if row is None:
         return None
@@ -155,7 +155,7 @@ def _standing(driver: sqlite3.Connection, generation: GenerationId) -> Standing 
     return Standing(revision=revision, rank=Rank(rank), totals=_totals(counts))
 
 
-def _stand(driver: sqlite3.Connection, generation: GenerationId, standing: Standing) -> None:
+def _stand(driver: Driver, generation: GenerationId, standing: Standing) -> None:
     """This receipt stands from now on; those before it become tombstones."""
     row = {
         "generation": generation,

@@ -16,6 +16,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import StaticPool
 
 import migrations
+from app.storage.driver import Driver
 from app.storage.errors import MigrationFailed, NotOurDatabase, SchemaTooNew, StoreDamaged
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Work: TypeAlias = "Callable[[Config], None]"
 HEAD: Final = int(migrations.HEAD)
 
 
-def check(driver: sqlite3.Connection) -> None:
+def check(driver: Driver) -> None:
     """See that this is our file and that it is intact.
 
     Raises:
@@ -45,7 +46,7 @@ def check(driver: sqlite3.Connection) -> None:
         raise StoreDamaged(f"{text} (SQLite says: {' '.join(str(verdict).split())[:200]})")
 
 
-def pending(driver: sqlite3.Connection) -> bool:
+def pending(driver: Driver) -> bool:
     """Whether the file is older than this program."""
     return _number(driver, "user_version") < HEAD
 
@@ -152,7 +153,7 @@ def _count(driver: sqlite3.Connection, table: str) -> int:
     return int(count)
 
 
-def _tables(driver: sqlite3.Connection) -> list[str]:
+def _tables(driver: Driver) -> list[str]:
     rows = driver.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table'"
         " AND name NOT LIKE 'sqlite_%' AND name <> 'alembic_version'"
@@ -160,6 +161,6 @@ def _tables(driver: sqlite3.Connection) -> list[str]:
     return [str(name) for (name,) in rows]
 
 
-def _number(driver: sqlite3.Connection, pragma: str) -> int:
+def _number(driver: Driver, pragma: str) -> int:
     ((value,),) = driver.execute(f"PRAGMA {pragma}").fetchall()
     return int(value)

@@ -18,7 +18,6 @@ everything that waits gets ``StoreFailed``, and ``on_fatal`` is called.
 """
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,6 +26,7 @@ from typing import Final, TypeAlias
 
 from app.domain.errors import ServerOverloaded
 from app.storage.committing import CommitHooks
+from app.storage.driver import Driver
 from app.storage.errors import StoreError, StoreFailed, StoreFull
 from app.storage.limits import WriterLimits
 from app.storage.operations import COMMITTED, Operation, Outcome
@@ -54,7 +54,7 @@ class Writer:
 
     def __init__(
         self,
-        connect: Callable[[], sqlite3.Connection],
+        connect: Callable[[], Driver],
         wal_path: Path,
         limits: WriterLimits,
         hooks: CommitHooks,

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from app.storage.batching import shared_commit
 from app.storage.checkpoints import CheckpointCounts, Checkpoints
 from app.storage.committing import CommitCounts, CommitHooks, Committer
+from app.storage.driver import Driver
 from app.storage.errors import StoreError, StoreFull, Trouble, trouble
 from app.storage.limits import WriterLimits
 from app.storage.operations import Operation, Outcome, Rank, Statement, Step
@@ -68,7 +69,7 @@ class WriterThread:
 
     def __init__(
         self,
-        connect: Callable[[], sqlite3.Connection],
+        connect: Callable[[], Driver],
         wal_path: Path,
         limits: WriterLimits,
         hooks: CommitHooks,
@@ -127,7 +128,7 @@ class WriterThread:
             driver.close()
             self.ended.set_result(None)
 
-    def _serve(self, driver: sqlite3.Connection) -> None:
+    def _serve(self, driver: Driver) -> None:
         committer = Committer(driver, self._hooks, self.counts.committed)
         checkpoints = Checkpoints(
             driver, self._wal_path, self._limits.wal_bytes_max, self.counts.log

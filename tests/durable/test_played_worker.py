@@ -18,6 +18,7 @@ from app.product import Product
 from app.services import cancellation
 from app.services.launching import Launcher
 from app.storage.committing import CommitHooks
+from app.storage.driver import Driver
 from app.storage.errors import StoreFull
 from app.storage.operations import Operation
 from shared.ids import JobId
@@ -50,7 +51,7 @@ class HeldDisk:
     def hooks(self) -> CommitHooks:
         return CommitHooks(before_begin=self._before)
 
-    def _before(self, _driver: sqlite3.Connection, _operations: Sequence[Operation]) -> None:
+    def _before(self, _driver: Driver, _operations: Sequence[Operation]) -> None:
         self.free.wait(PATIENCE_S)
         if self.full:
             error = sqlite3.OperationalError("database or disk is full")

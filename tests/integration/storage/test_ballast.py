@@ -15,6 +15,7 @@ from app.storage import room
 from app.storage.ballast import Ballast
 from app.storage.committing import CommitHooks
 from app.storage.database import BALLAST_NAME, Database
+from app.storage.driver import Driver
 from app.storage.errors import StoreFull, Trouble, trouble
 from app.storage.frames import FrameOperation
 from app.storage.identity import Identity, next_start
@@ -54,7 +55,7 @@ class SmallDisk(Ballast):
         ((self._pages,),) = query(data_dir, "PRAGMA page_count")
         self.filled = True
 
-    def limit(self, driver: sqlite3.Connection, _operations: Sequence[Operation]) -> None:
+    def limit(self, driver: Driver, _operations: Sequence[Operation]) -> None:
         pages = self._pages + (0 if self._path.exists() else SIZE // PAGE)
         driver.execute(f"PRAGMA max_page_count = {pages if self.filled else 2**30}").fetchall()
 

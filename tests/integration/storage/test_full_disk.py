@@ -9,6 +9,7 @@ import pytest
 from app.domain.job import StopReason
 from app.storage.committing import CommitHooks
 from app.storage.database import Database
+from app.storage.driver import Driver
 from app.storage.errors import StoreFailed, StoreFull
 from app.storage.frames import FrameOperation
 from app.storage.jobs import insert_job, request_stop
@@ -37,7 +38,7 @@ class Disk:
     def hooks(self) -> CommitHooks:
         return CommitHooks(before_begin=self._limit)
 
-    def _limit(self, driver: sqlite3.Connection, _operations: Sequence[Operation]) -> None:
+    def _limit(self, driver: Driver, _operations: Sequence[Operation]) -> None:
         ((pages,),) = driver.execute("PRAGMA page_count").fetchall()
         limit = pages if self.full else 1_073_741_823
         driver.execute(f"PRAGMA max_page_count = {limit}").fetchall()
@@ -145,7 +146,7 @@ async def test_closing_on_a_full_disk_ends_and_acknowledges_nothing(data_dir: Pa
 async def test_another_process_that_holds_the_file_is_waited_for(data_dir: Path) -> None:
     refusals = iter(range(3))
 
-    def busy(_driver: sqlite3.Connection, _operations: Sequence[Operation]) -> None:
+    def busy(_driver: Driver, _operations: Sequence[Operation]) -> None:
         if next(refusals, None) is not None:
             error = sqlite3.OperationalError("database is locked")
             error.sqlite_errorcode = sqlite3.SQLITE_BUSY

@@ -10,6 +10,7 @@ from app.domain.errors import ServerOverloaded
 from app.domain.job import StopReason
 from app.storage.committing import CommitHooks
 from app.storage.database import Database
+from app.storage.driver import Driver
 from app.storage.errors import OperationFailed, StoreFailed
 from app.storage.frames import FrameOperation
 from app.storage.jobs import insert_job, request_stop
@@ -39,7 +40,7 @@ class Gate:
     def hooks(self) -> CommitHooks:
         return CommitHooks(before_commit=self._wait)
 
-    def _wait(self, _driver: sqlite3.Connection, _operations: Sequence[Operation]) -> None:
+    def _wait(self, _driver: Driver, _operations: Sequence[Operation]) -> None:
         self.reached.set()
         assert self.open.wait(10)
 
@@ -247,7 +248,7 @@ async def test_a_reader_that_holds_a_snapshot_keeps_the_log_but_stops_no_one(
 async def test_an_error_of_the_file_ends_the_writer_and_acknowledges_nothing(
     data_dir: Path,
 ) -> None:
-    def fail(_driver: sqlite3.Connection, _operations: Sequence[Operation]) -> None:
+    def fail(_driver: Driver, _operations: Sequence[Operation]) -> None:
         error = sqlite3.OperationalError("disk I/O error")
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
         raise error
