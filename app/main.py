@@ -19,6 +19,7 @@ import uvicorn
 
 from app import log
 from app.catalogue.entries import Catalogue
+from app.connection import Connection
 from app.http.application import create_app
 from app.http.ports import Ports
 from app.http.reports.ports import ReportPorts
@@ -119,7 +120,7 @@ async def _run(product: Product, settings: Settings, listener: socket) -> None:
     config = uvicorn.Config(
         create_app(ports, settings.server, version=version()),
         loop="none",
-        http="httptools",
+        http=Connection,
         ws="none",
         access_log=False,
         server_header=False,
