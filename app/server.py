@@ -18,6 +18,9 @@ BACKLOG = 2_048
 CONNECTION_GRACE_S = 5
 """How long connections may take to flush their last bytes once every stream has ended."""
 
+FORCED_GRACE_S = 1
+"""The same when a second signal came: enough for the word that the stream was cut off."""
+
 
 class Server(uvicorn.Server):
     """One HTTP server on a socket that is bound already.
@@ -39,10 +42,17 @@ class Server(uvicorn.Server):
         self._asked = asyncio.Event()
 
     def request_stop(self) -> None:
-        """Begin to stop; a second call forces it."""
+        """Begin to stop; a second call waits for nobody: streams are told and cut off, and whoever
+        does not take that is cut off without a word."""
         if self._asked.is_set():
-            self.force_exit = True
+            self.config.timeout_graceful_shutdown = FORCED_GRACE_S
+        if self.should_exit:
+            self._cut_off()
         self._asked.set()
+
+    def _cut_off(self) -> None:
+        for connection in self.server_state.connections:
+            connection.transport.abort()
 
     @property
     def stop_requested(self) -> bool:

@@ -92,10 +92,13 @@ def show(settings: Settings, model: str, as_json: bool) -> None:
 def remove(settings: Settings, model: str, yes: bool, as_json: bool) -> None:
     """Delete a model that `mlxq models pull` made; of a linked directory only the link.
 
-    Models in the Hugging Face cache are never touched.
+    Models in the Hugging Face cache are never touched. A server that is running goes on with a
+    model that it has loaded, until its worker ends.
     """
     catalogue = Catalogue.of(settings)
     entry = catalogue.find(model)
+    if entry is not None:
+        _tell_of_server(settings)
     if entry is not None and not yes:
         question = f"Delete {entry.id} ({entry.path}, {entry.bytes / 1e6:.0f} MB)?"
         if not click.confirm(question, err=True):
@@ -108,6 +111,18 @@ def remove(settings: Settings, model: str, yes: bool, as_json: bool) -> None:
         print_json({"removed": removed.id})
     else:
         click.echo(f"removed {removed.id}")
+
+
+def _tell_of_server(settings: Settings) -> None:
+    from app.storage.database import LOCK_NAME
+    from app.storage.lock import holder_of
+
+    holder = holder_of(settings.storage.data_dir / LOCK_NAME)
+    if holder is not None:
+        click.echo(
+            f"A server is running here ({holder}); without this model it refuses requests for it.",
+            err=True,
+        )
 
 
 def _print_table(found: list[ModelEntry]) -> None:

@@ -130,7 +130,7 @@ class ServerOverloaded(JobServerError):
 
 
 class StorageFull(JobServerError):
-    """The disk is full: nothing new can be recorded until there is room."""
+    """The disk is full. Free twice `storage.ballast_bytes` (128 MiB by default) to go on."""
 
     code: ClassVar[str] = "storage_full"
 

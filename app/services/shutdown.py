@@ -2,7 +2,7 @@
 
 A stop is a drain: stored and durable rows are checkpointed, attached work finishes within the
 grace. Whoever is still streaming when the grace ends gets an in-band error. Workers stop after
-their jobs, and the store closes last. A second signal waits for nothing.
+their jobs, and the store closes last. A second signal ends the grace.
 """
 
 import asyncio
@@ -14,6 +14,10 @@ from app.services.submission import Submission
 
 UNRECORDED_S = 5.0
 """How much longer than a drain takes its record is waited for: on a full disk it never comes."""
+
+FORCED_S = 2.0
+"""How long the endings of what a second signal cuts off are waited for; what is not recorded by
+then the next start records."""
 
 _log = structlog.get_logger("shutdown")
 
@@ -32,7 +36,7 @@ class Shutdown:
         self._forced = asyncio.Event()
 
     def force(self) -> None:
-        """Wait for nothing any more."""
+        """Cut off whatever still runs."""
         self._forced.set()
 
     @property
@@ -53,5 +57,8 @@ class Shutdown:
             timeout=self._grace_s + SETTLE_S + UNRECORDED_S,
             return_when=asyncio.FIRST_COMPLETED,
         )
+        if self.forced:
+            await self._draining.start("checkpoint", 0.0, keep_attached=True)
+            await asyncio.wait((settled,), timeout=FORCED_S)
         settled.cancel()
         forced.cancel()

@@ -61,6 +61,22 @@ class DirectoryLock:
             os.close(descriptor)
 
 
+def holder_of(path: Path) -> str | None:
+    """Who holds the lock at ``path``, in words; None when nobody does."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _holder(descriptor)
+    else:
+        return None
+    finally:
+        os.close(descriptor)
+
+
 def _holder(descriptor: int) -> str:
     try:
         return str(msgspec.json.decode(os.pread(descriptor, 4096, 0), type=Holder))

@@ -85,6 +85,10 @@ def test_nothing_new_is_taken_meanwhile_and_a_second_signal_ends_the_wait(site: 
     error = error_of(events)
     assert error is not None
     assert error["code"] == "stream_interrupted"
+    (job,) = server.store.jobs()
+    assert (job["state"], failure_code(job)) == ("failed", "parent_lost")
+    assert len(server.store.reports(job["id"])) == 1
+    assert "Traceback" not in site.log.read_text()
     assert not site.workers()
 
 

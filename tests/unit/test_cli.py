@@ -1,6 +1,8 @@
 """The command line: what is printed where, and with which status it ends."""
 
 import json
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from app.cli.main import cli
 from app.settings_keys import keys
+from app.storage.lock import DirectoryLock
 from tests.unit.catalogue.test_entries import make_hub_model, make_model
 
 
@@ -134,6 +137,17 @@ def test_removing_asks_first(home: Path) -> None:
     assert run("models", "rm", "tiny", answer="n\n").exit_code == 1
     assert (home / "data" / "models" / "tiny").exists()
     assert run("models", "rm", "tiny", answer="y\n").exit_code == 0
+
+
+def test_removing_says_that_a_server_is_running_here(home: Path) -> None:
+    run("models", "pull", str(make_model(home / "somewhere" / "tiny")))
+    lock = DirectoryLock.take(home / "data" / "lock", home / "data", datetime.now(UTC))
+    try:
+        result = run("models", "rm", "tiny", "--yes")
+    finally:
+        lock.release()
+    assert result.exit_code == 0
+    assert f"A server is running here (process {os.getpid()}" in result.stderr
 
 
 def test_a_model_of_the_hub_cache_is_listed_but_never_removed(home: Path) -> None:
