@@ -3,9 +3,8 @@
 ``main`` puts a door in front of it; tests and simulations use it as it is.
 """
 
-import random
-import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from app.catalogue.entries import Catalogue
@@ -18,12 +17,11 @@ from app.services.adoption import Adoption
 from app.services.attempts import Attempts
 from app.services.boot import Boot, Past, past_of
 from app.services.cancellation import Cancellation
-from app.services.clock import Clock
+from app.services.clock import Clock, unix_ms
 from app.services.compaction import Compaction
 from app.services.deadlines import Deadlines
 from app.services.draining import Draining
 from app.services.endings import Endings
-from app.services.entropy import Entropy
 from app.services.fleet import Fleet, Worker
 from app.services.following import Following
 from app.services.gauges import gauges
@@ -33,6 +31,7 @@ from app.services.launching import Launcher
 from app.services.ledger import Ledger, LiveJob
 from app.services.liveness import Liveness
 from app.services.models import Models
+from app.services.outside import Outside
 from app.services.overview import Overview
 from app.services.precedence import Precedence
 from app.services.preemption import Preemption
@@ -117,27 +116,37 @@ class Product:
 
 
 async def assemble(
-    settings: Settings, database: Database, socket_path: Path, clock: Clock, version: str
+    settings: Settings,
+    database: Database,
+    socket_path: Path,
+    clock: Clock,
+    version: str,
+    outside: Outside | None = None,
 ) -> Product:
-    """Make every service over an open store."""
-    return _Assembly(settings, database, socket_path, clock, await past_of(database)).product(
-        version
-    )
+    """Make every service over an open store; ``outside`` is the machine unless given."""
+    past, outside = await past_of(database), outside or Outside()
+    return _Assembly(settings, database, socket_path, clock, past, outside).product(version)
 
 
 class _Assembly:
     """The wiring, in the order in which things need each other."""
 
     def __init__(
-        self, settings: Settings, database: Database, socket_path: Path, clock: Clock, past: Past
+        self,
+        settings: Settings,
+        database: Database,
+        socket_path: Path,
+        clock: Clock,
+        past: Past,
+        outside: Outside,
     ) -> None:
         self.settings, self.database, self.clock = settings, database, clock
         writer, epoch, store = database.writer, database.parent_epoch, database.store_id
-        self.mint = IdMint(lambda: time.time_ns() // 1_000_000, Entropy(), past.last_id_body)
+        self.mint = IdMint(partial(unix_ms, clock), outside.entropy, past.last_id_body)
         self.tasks, self.ledger, self.fleet = Tasks(), Ledger(), Fleet()
         self.models = Models(Catalogue.of(settings), clock)
-        self.launcher = Launcher(settings, f"ipc://{socket_path}", store, epoch)
-        self.router = Router(socket_path, lambda: writer.depth > settings.queue.writer_max)
+        self.launcher = Launcher(settings, f"ipc://{socket_path}", store, epoch, outside.processes)
+        self.router = outside.router(socket_path, lambda: writer.depth > settings.queue.writer_max)
         self.fleet.transport = self.router
         self.recall = Recall(database, self.ledger)
         self.queues = Queues(clock, settings.queue)
@@ -159,7 +168,7 @@ class _Assembly:
             self.endings,
             writer,
             clock,
-            random.random,
+            outside.draw,
             settings.server.resume_wait_s,
         )
         self.starts = Starts(self.fleet, writer, clock, self.mint, self.launcher, self.models)
@@ -171,9 +180,9 @@ class _Assembly:
     def _for_workers(self, epoch: int) -> None:
         """What acts on workers and on what they say."""
         writer, clock, fleet = self.database.writer, self.clock, self.fleet
-        self.rescue = Rescue(
-            fleet, self.endings, self.returns, writer, clock, self._poison_limits()
-        )
+        set_ = self.settings.worker
+        limits = Limits(set_.poison_alone_after, set_.poison_failed_after)
+        self.rescue = Rescue(fleet, self.endings, self.returns, writer, clock, limits)
         self.sealing = Sealing(fleet, self.relay, writer, clock, epoch)
         self.workers = Workers(
             fleet,
@@ -293,10 +302,6 @@ class _Assembly:
     def _greeted(self, worker: Worker, hello: Hello) -> None:
         self.starts.identified(worker, hello)
         self.adoption.greeted(worker, hello)
-
-    def _poison_limits(self) -> Limits:
-        worker = self.settings.worker
-        return Limits(worker.poison_alone_after, worker.poison_failed_after)
 
     def _sent(self, worker: Worker, live: LiveJob) -> None:
         self.adoption.sent(worker, live)

@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from shared.launch import EngineSettings, LaunchRecord
 from shared.messages import Exit, Loading
 from worker.engine.engine import Engine, EngineInfo
 from worker.inbox import Inbox, Orphaned, Terminated, ToLoop
+from worker.outside import Outside
 from worker.vitals import Vitals
 
 Announce = Callable[[Loading], None]
@@ -47,6 +47,7 @@ class Loader:
     inbox: Inbox
     announce: Announce
     vitals: Vitals
+    outside: Outside
 
     def load(self) -> Loaded:
         """Load and warm up.
@@ -55,19 +56,19 @@ class Loader:
             LeaveWhileLoading: when a stop came meanwhile.
             Exception: whatever the engine's load raises.
         """
-        began = time.monotonic()
+        began = self.outside.clock()
         engine = self._make()
         info = engine.load(self._weights)
         self.vitals.state = "warming"
         self._say("warm_up", 0, 1)
         engine.warm_up()
         self._say("warm_up", 1, 1)
-        return Loaded(engine, info, time.monotonic() - began)
+        return Loaded(engine, info, self.outside.clock() - began)
 
     def _make(self) -> Engine:
         settings = self.launch.engine
         if settings.engine == "scripted":
-            return _scripted(settings)
+            return self.outside.scripted(settings)
         self._say("arithmetic", 0, 1)
         cache_dir = Path(self.launch.cache_dir)
         keep_temporary_files_in(jit_dir(cache_dir))
@@ -109,12 +110,6 @@ def _mlx(settings: EngineSettings) -> Engine:
     from worker.engine.mlx_engine import MlxEngine
 
     return MlxEngine(settings)
-
-
-def _scripted(settings: EngineSettings) -> Engine:
-    from worker.engine.scripted_engine import ScriptedEngine
-
-    return ScriptedEngine(settings)
 
 
 def _leave_if_told(inbox: Inbox) -> None:

@@ -11,8 +11,6 @@ import os
 import signal
 import sys
 import threading
-import time
-from queue import SimpleQueue
 from types import FrameType
 from typing import Final
 
@@ -28,14 +26,12 @@ from shared.launch import (
 )
 from shared.messages import Ready
 from worker import log as worker_log
-from worker import process_facts
-from worker.inbox import INBOX_LISTS_MAX, Inbox, Terminated
+from worker.inbox import INBOX_LISTS_MAX, Terminated
 from worker.launching import NoLaunchRecord, OtherProtocol, detach_input, read_launch
-from worker.link.session import ProcessFacts, WorkerSession
-from worker.link.socket import Link
+from worker.link.session import WorkerSession
 from worker.loading import LeaveWhileLoading, Loaded, Loader
 from worker.loop import Loop
-from worker.preparation import Preparation
+from worker.outside import Outside
 from worker.rows import Rows
 from worker.vitals import Vitals
 
@@ -65,26 +61,30 @@ def main() -> int:
     worker_log.configure(launch.log_level, launch.generation)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     threading.excepthook = _die_with_thread
-    return Worker(launch).run()
+    worker = Worker(launch)
+    signal.signal(signal.SIGTERM, worker.terminated)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return worker.run()
 
 
 class Worker:
     """One generation: everything it is made of, and its life in order."""
 
-    def __init__(self, launch: LaunchRecord) -> None:
+    def __init__(self, launch: LaunchRecord, outside: Outside | None = None) -> None:
         self._launch = launch
-        self._inbox: Inbox = SimpleQueue()
+        self._outside = outside or Outside()
+        self._inbox = self._outside.inbox()
         self._vitals = Vitals()
-        self._link = Link(launch, self._session(), self._inbox)
+        self._link = self._outside.link(launch, self._session(), self._inbox)
 
     def run(self) -> int:
         """Start, serve, stop."""
-        signal.signal(signal.SIGTERM, self._terminated)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         log.info("started", model=self._launch.model, engine=self._launch.engine.engine)
         self._link.start()
         try:
-            loaded = Loader(self._launch, self._inbox, self._link.announce, self._vitals).load()
+            loaded = Loader(
+                self._launch, self._inbox, self._link.announce, self._vitals, self._outside
+            ).load()
         except LeaveWhileLoading as leave:
             self._link.close(0)
             return EXIT_ORPHANED if leave.orphaned else EXIT_OK
@@ -95,14 +95,21 @@ class Worker:
     def _serve(self, loaded: Loaded) -> int:
         settings = self._launch.engine
         rows = Rows(settings.rows, settings.prefetch)
-        preparation = Preparation(
+        preparation = self._outside.preparation(
             loaded.engine.text(),
             self._inbox,
             self._launch.prepare_threads,
             self._launch.prepare_timeout_s,
         )
         loop = Loop(
-            loaded.engine, loaded.info, rows, self._inbox, self._link, preparation, self._vitals
+            loaded.engine,
+            loaded.info,
+            rows,
+            self._inbox,
+            self._link,
+            preparation,
+            self._vitals,
+            self._outside.clock,
         )
         preparation.start()
         self._vitals.state = "serving"
@@ -133,15 +140,16 @@ class Worker:
         )
 
     def _session(self) -> WorkerSession:
-        facts = ProcessFacts(os.getpid(), process_facts.started(), process_facts.rss_bytes)
+        outside = self._outside
         return WorkerSession(
-            self._launch, facts, self._vitals, time.monotonic(), self._inbox_has_room
+            self._launch, outside.facts(), self._vitals, outside.clock(), self._inbox_has_room
         )
 
     def _inbox_has_room(self) -> bool:
         return self._inbox.qsize() < INBOX_LISTS_MAX
 
-    def _terminated(self, _signal: int, _frame: FrameType | None) -> None:
+    def terminated(self, _signal: int, _frame: FrameType | None) -> None:
+        """SIGTERM came: an orderly stop."""
         self._inbox.put((Terminated(),))
 
 

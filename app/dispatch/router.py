@@ -59,9 +59,15 @@ class Router:
         path: where to bind; a stale file there is replaced.
         is_behind: whether what was received cannot be stored at the moment: then messages stay
             unread, and the socket's own limits hold the workers back.
+        context: makes the socket; its own unless given.
     """
 
-    def __init__(self, path: Path, is_behind: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        is_behind: Callable[[], bool] = lambda: False,
+        context: "zmq.Context[zmq.Socket[bytes]] | None" = None,
+    ) -> None:
         self._path = path
         self._endpoint = f"ipc://{path}"
         self._bound: int | None = None
@@ -69,7 +75,7 @@ class Router:
         self._is_behind = is_behind
         self._on_messages: OnMessages = _ignore
         self._on_unreachable: OnUnreachable = _ignore
-        self._context = zmq.Context(io_threads=1)
+        self._context = context or zmq.Context(io_threads=1)
         self._socket = self._context.socket(zmq.ROUTER)
         self._outgoing: dict[Identity, deque[bytes]] = {}
         self._flush_due = False

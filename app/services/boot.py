@@ -54,7 +54,6 @@ from app.storage.reading import (
 from app.storage.receipts import write_receipts
 from app.storage.rows import AttemptRow, CommandRow, GenerationRow, JobRow
 from app.streams.broadcast import Channel
-from app.supervision.adopted import adopt
 from app.supervision.process import Exit
 from shared.ids import CommandId, GenerationId
 
@@ -276,8 +275,7 @@ class Boot:
         """Expect this worker back, or end it."""
         exited = partial(self._workers.exited, worker)
         if row.pid is not None and row.pid_started is not None:
-            home = self._launcher.home
-            worker.process = adopt(row.pid, row.pid_started, home, exited)
+            worker.process = self._launcher.adopt(row.pid, row.pid_started, exited)
             if worker.process is None:
                 self._workers.exited(worker, Exit())
                 return

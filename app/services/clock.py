@@ -25,6 +25,11 @@ class Clock(Protocol):
         ...
 
 
+def unix_ms(clock: Clock) -> int:
+    """Unix time in milliseconds."""
+    return int(clock.now().timestamp() * 1_000)
+
+
 class SystemClock:
     """The machine's."""
 

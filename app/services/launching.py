@@ -9,7 +9,8 @@ from app.domain.restart import RestartBudget
 from app.services.worker_environment import worker_environment
 from app.settings import Settings
 from app.supervision.adopted import HOME_VARIABLE
-from app.supervision.process import Exit, WorkerProcess, spawn
+from app.supervision.process import Exit, Process
+from app.supervision.processes import Processes
 from shared.ids import GenerationId, StoreId
 from shared.launch import EngineSettings, LaunchRecord, encode_launch
 
@@ -20,9 +21,18 @@ class Launcher:
     Args:
         endpoint: where workers connect to.
         epoch: this parent's.
+        processes: the machine's.
     """
 
-    def __init__(self, settings: Settings, endpoint: str, store: StoreId, epoch: int) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        endpoint: str,
+        store: StoreId,
+        epoch: int,
+        processes: Processes,
+    ) -> None:
+        self.processes = processes
         self._settings = settings
         self._endpoint = endpoint
         self.store = store
@@ -49,7 +59,7 @@ class Launcher:
 
     def spawn(
         self, generation: GenerationId, entry: ModelEntry, on_exit: Callable[[Exit], None]
-    ) -> WorkerProcess:
+    ) -> Process:
         """Start the process.
 
         Raises:
@@ -58,7 +68,12 @@ class Launcher:
         record = encode_launch(self._record(generation, entry))
         path = self.log_path(generation)
         environment = {**worker_environment(os.environ), HOME_VARIABLE: self.home}
-        return spawn(["-m", "worker"], record, path, environment, on_exit)
+        return self.processes.spawn(["-m", "worker"], record, path, environment, on_exit)
+
+    def adopt(self, pid: int, started: int, on_exit: Callable[[Exit], None]) -> Process | None:
+        """The process that an earlier parent of this data directory started; None when it is
+        gone."""
+        return self.processes.adopt(pid, started, self.home, on_exit)
 
     @property
     def home(self) -> str:

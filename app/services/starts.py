@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -25,10 +26,11 @@ from app.services.launching import Launcher
 from app.services.models import Models
 from app.storage.generations import generation_process, insert_generation
 from app.storage.writer import OutcomeFuture, Writer
-from app.supervision.adopted import adopt
-from app.supervision.process import Exit, process_started
 from shared.ids import IdMint
 from shared.messages import Hello
+
+if TYPE_CHECKING:
+    from app.supervision.process import Exit
 
 _ALIVE = frozenset({WorkerState.STARTING, WorkerState.READY})
 _log = structlog.get_logger("starts")
@@ -234,7 +236,7 @@ class Starts:
 
     def _spawned(self, worker: Worker, pid: int) -> None:
         self.started += 1
-        process = process_started(pid)
+        process = self._launcher.processes.started(pid)
         if process is not None:  # what names it for good, for a later parent that must find it
             self._writer.submit(generation_process(worker.generation, pid, process))
         self.expect_ready(worker)
@@ -245,8 +247,8 @@ class Starts:
         right afterwards: then this one watches it from here on."""
         if worker.process is not None or worker.state not in _ALIVE:
             return
-        worker.process = adopt(
-            hello.pid, hello.pid_started, self._launcher.home, partial(self.on_exit, worker)
+        worker.process = self._launcher.adopt(
+            hello.pid, hello.pid_started, partial(self.on_exit, worker)
         )
         if worker.process is None:
             self.on_overdue(worker, "its process is not where it says")

@@ -46,6 +46,30 @@ _LOAD_STEPS: Final = 10
 _EXIT_STATUS: Final = 70
 
 
+def _hang() -> NoReturn:
+    while True:
+        threading.Event().wait()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _leave(status: int) -> NoReturn:
+    sys.stderr.flush()
+    os._exit(status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hands:
+    """What orders do to the process: a simulation gives its own."""
+
+    sleep: Callable[[float], None] = time.sleep
+    hang: Callable[[], None] = _hang
+    die: Callable[[], None] = _die
+    leave: Callable[[int], None] = _leave
+
+
 @dataclass(slots=True)
 class _Row:
     """One row. ``position`` is the index of its next token, ``fed`` counts prompt tokens done."""
@@ -72,8 +96,9 @@ class ScriptedEngine:
     done.
     """
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, hands: Hands | None = None) -> None:
         self._settings = settings
+        self._hands = hands or Hands()
         self._script: Script
         self._rows: dict[RowId, _Row] = {}
         self._info: EngineInfo
@@ -90,7 +115,7 @@ class ScriptedEngine:
         for step in range(_LOAD_STEPS + 1):
             on_progress(_WEIGHT_BYTES * step // _LOAD_STEPS, _WEIGHT_BYTES)
             if step < _LOAD_STEPS:
-                time.sleep(self._script.load_s / _LOAD_STEPS)
+                self._hands.sleep(self._script.load_s / _LOAD_STEPS)
         if self._script.load_error:
             raise RuntimeError(self._script.load_error)
         context = self._script.context_tokens
@@ -107,7 +132,7 @@ class ScriptedEngine:
 
     def warm_up(self) -> None:
         """Take as long as the script says."""
-        time.sleep(self._script.warm_up_s)
+        self._hands.sleep(self._script.warm_up_s)
 
     def text(self) -> TextCodec:
         """The byte-level text of this engine."""
@@ -135,7 +160,7 @@ class ScriptedEngine:
         failed: list[RowFailed] = []
         decoding = [row for row in self._rows.values() if row.fed == row.context]
         if decoding:
-            time.sleep(self._script.step_s)
+            self._hands.sleep(self._script.step_s)
         for row in decoding:
             outcome = self._decode(row)
             if isinstance(outcome, RowFailed):
@@ -155,7 +180,7 @@ class ScriptedEngine:
 
     def _decode(self, row: _Row) -> RowToken | RowFailed:
         spec, orders = row.spec, row.orders
-        _disturb(row)
+        _disturb(row, self._hands)
         if row.position in (orders.fail_at, orders.reject_at):
             del self._rows[spec.row]
             retryable = row.position == orders.fail_at
@@ -176,30 +201,24 @@ class ScriptedEngine:
         waiting = [row for row in self._rows.values() if row.fed < row.context]
         if not waiting or running >= self._settings.rows:
             return []
-        time.sleep(self._script.prefill_s)
+        self._hands.sleep(self._script.prefill_s)
         row = waiting[0]
         row.fed = min(row.context, row.fed + self._settings.prefill_chunk_tokens)
         return [RowProgress(row.spec.row, row.fed, row.context)]
 
 
-def _disturb(row: _Row) -> None:
+def _disturb(row: _Row, hands: Hands) -> None:
     """Do the violence that is ordered for this position."""
     orders, position = row.orders, row.position
     if position == orders.sleep_at:
-        time.sleep(orders.sleep_s)
+        hands.sleep(orders.sleep_s)
     if position == orders.hang_at:
-        _hang()
+        hands.hang()
     if position == orders.crash_at or (position == orders.crash_once_at and not row.spec.replayed):
-        os.kill(os.getpid(), signal.SIGKILL)
+        hands.die()
     if position == orders.exit_at:
-        sys.stderr.flush()
-        os._exit(_EXIT_STATUS)
+        hands.leave(_EXIT_STATUS)
     if position == orders.raise_at:
         raise RuntimeError("A step raised, as ordered.")
     if position == orders.lost_at:
         raise EngineLost("The engine is lost, as ordered.")
-
-
-def _hang() -> NoReturn:
-    while True:
-        threading.Event().wait()

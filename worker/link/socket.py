@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,8 +72,15 @@ class Link:
     engine thread; what the parent says goes to the inbox.
     """
 
-    def __init__(self, launch: LaunchRecord, session: WorkerSession, inbox: Inbox) -> None:
+    def __init__(
+        self,
+        launch: LaunchRecord,
+        session: WorkerSession,
+        inbox: Inbox,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._endpoint = launch.endpoint
+        self._clock = clock
         # Unique per process start: a ROUTER takes two peers of one identity for one.
         self._identity = f"{launch.generation}.{secrets.token_hex(4)}".encode()
         self._session = session
@@ -119,7 +126,7 @@ class Link:
 
     def close(self, timeout_s: float) -> None:
         """Wait until the parent has acknowledged all frames, at most so long, and disconnect."""
-        self._close_by = time.monotonic() + timeout_s
+        self._close_by = self._clock() + timeout_s
         self._doorbell.ring()
         self._thread.join(timeout_s + 2 * LINGER_MS / 1000)
 
@@ -146,11 +153,15 @@ class Link:
         ready = dict(poller.poll(self._patience_ms()))
         if self._doorbell.fileno() in ready:
             self._doorbell.silence()
+        self._exchange(socket, readable=socket in ready)
+
+    def _exchange(self, socket: zmq.Socket[bytes], *, readable: bool) -> None:
+        """Take in what waits on both sides, let time pass, send what is due."""
         self._blocked = False
         self._drain_outbox()
-        if socket in ready:
+        if readable:
             self._drain_socket(socket)
-        self._tick(time.monotonic())
+        self._tick(self._clock())
         self._send_due(socket)
         if self._resumed_wanted and self.may_step:
             self._resumed_wanted = False
@@ -168,13 +179,13 @@ class Link:
     def _done(self) -> bool:
         if self._close_by is None:
             return False
-        return time.monotonic() >= self._close_by or (not self._outbox and self._session.flushed)
+        return self._clock() >= self._close_by or (not self._outbox and self._session.flushed)
 
     def _patience_ms(self) -> int:
         wake_at = self._session.wake_at
         if self._close_by is not None:
             wake_at = min(wake_at, self._close_by)
-        return max(0, int((wake_at - time.monotonic()) * 1000) + 1)
+        return max(0, int((wake_at - self._clock()) * 1000) + 1)
 
     def _drain_outbox(self) -> None:
         while self._outbox:
@@ -200,7 +211,7 @@ class Link:
             if self._malformed == 1:
                 log.warning("malformed message from the parent", reason=str(error))
             return
-        now = time.monotonic()
+        now = self._clock()
         deliver: list[ToLoop] = []
         for message in messages:
             deliver.extend(self._session.receive(message, now))
@@ -214,4 +225,4 @@ class Link:
             except zmq.Again:
                 self._blocked = True
                 return
-            self._session.sent(sending, time.monotonic())
+            self._session.sent(sending, self._clock())

@@ -14,13 +14,14 @@ from tests.unit.worker.link.talk import launch_record
 from tests.unit.worker.loop.bench import GENERATION, cancel
 from worker.inbox import Inbox, Orphaned, Terminated, ToLoop
 from worker.loading import LeaveWhileLoading, Loader, keep_temporary_files_in
+from worker.outside import Outside
 from worker.vitals import Vitals
 
 
 def loader(inbox: Inbox, said: list[Loading]) -> Loader:
     engine = EngineSettings(engine="scripted", model_path="")
     record = msgspec.structs.replace(launch_record(), engine=engine)
-    return Loader(record, inbox, said.append, Vitals())
+    return Loader(record, inbox, said.append, Vitals(), Outside())
 
 
 def test_it_says_how_far_it_is() -> None:
