@@ -17,6 +17,7 @@ CommandId = NewType("CommandId", int)
 ReportId = NewType("ReportId", str)
 StoreId = NewType("StoreId", str)
 DrainId = NewType("DrainId", str)
+ScheduleId = NewType("ScheduleId", str)
 
 _RANDOM_BITS: Final = 80
 _RANDOM_BYTES: Final = _RANDOM_BITS // 8
@@ -53,6 +54,10 @@ class IdMint:
     def drain(self) -> DrainId:
         """A new ``drain_…`` id."""
         return DrainId(f"drain_{self._body()}")
+
+    def schedule(self) -> ScheduleId:
+        """A new ``sched_…`` id."""
+        return ScheduleId(f"sched_{self._body()}")
 
     def request(self) -> str:
         """A new ``req_…`` id, for the request id header and the log."""

@@ -4,8 +4,8 @@ from datetime import datetime
 
 import msgspec
 
-from app.domain.job import Durability, JobClass
-from shared.ids import JobId
+from app.domain.job import Durability, JobClass, OnFailure
+from shared.ids import JobId, ScheduleId
 from shared.requests import JobRequest
 
 
@@ -21,11 +21,22 @@ class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
+class DueJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A due of a schedule, which the job is submitted for: only if its next due is ``expected``,
+    and then that becomes ``following``. Times are aware UTC."""
+
+    schedule: ScheduleId
+    expected: datetime
+    due: datetime
+    following: datetime
+
+
 class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A request that is well-formed for its surface but not yet admitted.
 
     ``deadline_s`` counts from submission; None takes the setting's default. ``scheduled_at`` None
     is now. ``keep_s`` is how long the ended job is kept; None is the setting's retention.
+    ``after`` are jobs that must have ended before; ``due`` is set where a schedule submits it.
     """
 
     surface: str
@@ -42,4 +53,7 @@ class JobDraft(msgspec.Struct, frozen=True, kw_only=True):
     tags: dict[str, str] = {}
     retry_of: JobId | None = None
     keep_s: float | None = None
+    after: tuple[JobId, ...] = ()
+    on_failure: OnFailure = OnFailure.FAIL
+    due: DueJob | None = None
     idempotency: IdempotencyKey | None = None

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from shared.failures import Failure
-from shared.ids import GenerationId, JobId
+from shared.ids import GenerationId, JobId, ScheduleId
 
 
 class JobState(StrEnum):
@@ -74,6 +74,13 @@ class StopReason(StrEnum):
     PARENT_LOST = "parent_lost"
 
 
+class OnFailure(StrEnum):
+    """What a job does when one that it waits for fails or is cancelled: it fails, or runs."""
+
+    FAIL = "fail"
+    RUN = "run"
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Tokens of a job: the prompt of its first attempt, and every completion token that was newly
     delivered over all attempts. ``cached_tokens`` are part of ``prompt_tokens``, and
@@ -89,6 +96,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as submitted: everything that is fixed before its first attempt.
 
     ``request`` is the encoded body; None for attached jobs, whose prompt never touches the disk.
+    ``after`` are the jobs that it waits for (``dependencies``), ``schedule`` is what submitted it.
     Times are aware UTC.
     """
 
@@ -109,6 +117,9 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     tags: dict[str, str] = {}
     retry_of: JobId | None = None
     keep_s: float | None = None
+    after: tuple[JobId, ...] = ()
+    on_failure: OnFailure = OnFailure.FAIL
+    schedule: ScheduleId | None = None
     settings: bytes = b""
     request: bytes | None = None
     render_version: int = 1

@@ -10,6 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from app.domain.job import Ending, JobState, StopReason
+from app.storage.dependencies import predecessor_end_steps
 from app.storage.encoding import failure_to_row, micros
 from app.storage.operations import Params, Rank, Statement, Step
 from shared.failures import Failure
@@ -27,8 +28,11 @@ END_WAITING: Final = Statement(
     "job.end_waiting",
     Rank.JOB_END_WAITING,
     f"UPDATE job SET {_FINAL_COLUMNS}"  # noqa: S608 - our own constant
-    " WHERE id = :job AND attempt = :attempt AND state = :expected",
+    " WHERE id = :job AND attempt = :attempt"
+    " AND (state = :expected OR (:expected = 'scheduled' AND state = 'available'))",
 )
+"""A job that is taken for scheduled may be available: the end of what it waited for made it so, and
+whoever decides here was not told yet. Nobody can have claimed it."""
 
 END_RUNNING: Final = Statement(
     "job.end",
@@ -98,7 +102,8 @@ def running_end_steps(
     attempt = _attempt_end(
         ending.job, ending.attempt, outcome, ending.finalized_at, ending.failure, attempt_reasoning
     )
-    return [Step(END_RUNNING, params, ending.job), *attempt]
+    followed = predecessor_end_steps(params, ending.job)
+    return [Step(END_RUNNING, params, ending.job), *followed, *attempt]
 
 
 def give_back_steps(back: GiveBack) -> list[Step]:

@@ -10,8 +10,10 @@ from typing import Final
 
 import msgspec
 
+from app.domain.draft import DueJob
 from app.domain.job import Claim, Ending, JobState, NewJob, StopReason
 from app.storage.claims import claim_steps
+from app.storage.dependencies import OPEN, dependency_steps, predecessor_end_steps
 from app.storage.encoding import checksum, micros, millis, seed_to_row
 from app.storage.endings import (
     END_WAITING,
@@ -26,6 +28,7 @@ from app.storage.idempotency import NewIdempotency, idempotency_steps
 from app.storage.operations import Operation, Params, Rank, Statement, Step, in_commit_order
 from app.storage.padding import JOB_PAD_BYTES
 from app.storage.reports import job_report
+from app.storage.schedules import firing_steps
 from app.storage.sql import insert
 from shared.ids import CommandId, GenerationId, JobId
 
@@ -78,8 +81,8 @@ _CLAIM: Final = Statement(
 _DUE: Final = Statement(
     "job.due",
     Rank.JOB_DUE,
-    "UPDATE job SET state = 'available', available_at = :now"
-    " WHERE id = :job AND state IN ('scheduled', 'retryable')",
+    "UPDATE job SET state = 'available', available_at = :now"  # noqa: S608 - our own constant
+    f" WHERE id = :job AND state IN ('scheduled', 'retryable') AND NOT EXISTS ({OPEN})",
 )
 
 _STOP: Final = Statement(
@@ -115,6 +118,7 @@ def insert_job(
     command: CommandId | None = None,
     *,
     idempotency: NewIdempotency | None = None,
+    due: DueJob | None = None,
     parent_job: JobId | None = None,
     events: int = 1,
 ) -> Operation:
@@ -122,6 +126,8 @@ def insert_job(
 
     Void at ``attempt.insert`` when the claim's generation takes no jobs any more, and at
     ``idempotency.insert`` when the key names a job already: then the job was not inserted either.
+    So too at ``dependency.insert`` when one of ``new.after`` is not there, and at ``firing.insert``
+    or ``schedule.fire`` when the schedule has fired this ``due`` or moved on.
     ``events`` is the next event number (``created`` took 0). Impatient: a full disk is answered,
     not waited out.
     """
@@ -138,13 +144,17 @@ def insert_job(
     if idempotency is not None:
         steps += idempotency_steps(idempotency)
         subjects = (new.id, idempotency.subject)
+    if due is not None:
+        steps += firing_steps(due, new.id, new.created_at)
+        subjects = (*subjects, due.schedule)
+    steps += dependency_steps(new)
     if claim is not None:
         steps += claim_steps(claim, command)
     return Operation(
         name="insert_job",
         subjects=subjects,
         reads=(claim.generation,) if claim else (),
-        steps=tuple(steps),
+        steps=in_commit_order(steps),
         patient=False,
     )
 
@@ -225,7 +235,13 @@ def end_waiting_job(
     return Operation(
         name="end_waiting_job",
         subjects=(ending.job,),
-        steps=in_commit_order([Step(END_WAITING, params, ending.job), *extra]),
+        steps=in_commit_order(
+            [
+                Step(END_WAITING, params, ending.job),
+                *predecessor_end_steps(params, ending.job),
+                *extra,
+            ]
+        ),
         reports=(job_report(new, ending),),
     )
 
@@ -263,7 +279,7 @@ def adopt_stored_jobs() -> Operation:
 def _first_state(new: NewJob, claim: Claim | None) -> JobState:
     if claim is not None:
         return JobState.RUNNING
-    later = new.scheduled_at > new.created_at
+    later = new.scheduled_at > new.created_at or bool(new.after)
     return JobState.SCHEDULED if later else JobState.AVAILABLE
 
 

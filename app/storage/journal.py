@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.storage.frames import NewChunk
+from app.storage.job_query import JOB
 from app.storage.readers import Readers
 from app.storage.rows import JobRow, chunk_from, job_from
 from app.storage.tables import chunk, job
@@ -21,7 +22,6 @@ from shared.ids import JobId
 EVENTS_PER_PAGE: Final = 500
 ROWS_PER_PAGE: Final = 1_000
 
-_JOB: Final = sa.select(*(c for c in job.c if c.name not in {"request", "request_checksum", "pad"}))
 _CHUNKS: Final = sa.select(*(c for c in chunk.c if c.name != "pad"))
 
 
@@ -52,7 +52,7 @@ async def load_page(
         .limit(ROWS_PER_PAGE)
     )
     async with readers.snapshot() as connection:
-        row = (await connection.execute(_JOB.where(job.c.id == job_id))).mappings().first()
+        row = (await connection.execute(JOB.where(job.c.id == job_id))).mappings().first()
         if row is None:
             return None
         rows = (await connection.execute(query)).mappings().all()

@@ -8,6 +8,7 @@ from app.domain.job import JobState
 from app.storage.encoding import checksum
 from app.storage.errors import PayloadDamaged
 from app.storage.frames import NewChunk
+from app.storage.job_query import JOB
 from app.storage.readers import Readers
 from app.storage.rows import (
     AttemptRow,
@@ -23,18 +24,25 @@ from app.storage.rows import (
     job_from,
     report_from,
 )
-from app.storage.tables import attempt, chunk, command, drain, generation, job, receipt, report
+from app.storage.tables import (
+    attempt,
+    chunk,
+    command,
+    drain,
+    generation,
+    job,
+    receipt,
+    report,
+    schedule,
+)
 from shared.ids import CommandId, GenerationId, JobId, id_body
 
-_JOB = sa.select(
-    *(column for column in job.c if column.name not in ("request", "request_checksum", "pad"))
-)
 _CHUNK = sa.select(*(column for column in chunk.c if column.name != "pad"))
 
 
 async def load_job(readers: Readers, job_id: JobId, tenant: str | None = None) -> JobRow | None:
     """This job, if there is one (of this tenant, if one is named)."""
-    query = _JOB.where(job.c.id == job_id)
+    query = JOB.where(job.c.id == job_id)
     if tenant is not None:
         query = query.where(job.c.tenant == tenant)
     row = await readers.row(query)
@@ -60,7 +68,7 @@ async def load_request(readers: Readers, job_id: JobId) -> bytes | None:
 
 async def load_open_jobs(readers: Readers) -> list[JobRow]:
     """All jobs that have not ended, oldest first: what a start has to deal with."""
-    rows = await readers.rows(_JOB.where(job.c.finalized_at.is_(None)))
+    rows = await readers.rows(JOB.where(job.c.finalized_at.is_(None)))
     return sorted(map(job_from, rows), key=lambda row: row.new.id)
 
 
@@ -75,7 +83,7 @@ async def load_jobs(
     limit: int = 100,
 ) -> list[JobRow]:
     """A page of a tenant's jobs, newest first, from before ``after`` on."""
-    query = _JOB.order_by(job.c.id.desc()).limit(limit)
+    query = JOB.order_by(job.c.id.desc()).limit(limit)
     if tenant is not None:
         query = query.where(job.c.tenant == tenant)
     if after is not None:
@@ -205,5 +213,6 @@ async def highest_id(readers: Readers) -> str | None:
         await readers.value(sa.select(sa.func.max(job.c.id))),
         await readers.value(sa.select(sa.func.max(generation.c.id))),
         await readers.value(sa.select(sa.func.max(drain.c.id))),
+        await readers.value(sa.select(sa.func.max(schedule.c.id))),
     ]
     return max((id_body(found) for found in highest if found), default=None)

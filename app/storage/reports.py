@@ -36,7 +36,8 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The payload of a job's report. ``complete`` is False when ``usage`` is a lower bound."""
+    """The payload of a job's report. ``complete`` is False when ``usage`` is a lower bound;
+    ``schedule`` is what submitted it, if one did."""
 
     job: str
     outcome: str
@@ -53,6 +54,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     surface: str
     tenant: str
     tags: Mapping[str, str]
+    schedule: str | None = None
 
 
 class WorkerCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +110,7 @@ def job_report(
         surface=new.surface,
         tenant=new.tenant,
         tags=new.tags,
+        schedule=new.schedule,
     )
     return NewReport(
         id=report_id("job", new.id),

@@ -1,11 +1,20 @@
 """Rows as frozen structs: one struct and one function a table. Times are aware UTC."""
 
 from datetime import datetime
+from typing import Final, TypeAlias
 
 import msgspec
 from sqlalchemy import RowMapping
 
-from app.domain.job import Durability, JobClass, JobState, NewJob, StopReason, Usage
+from app.domain.job import (
+    Durability,
+    JobClass,
+    JobState,
+    NewJob,
+    OnFailure,
+    StopReason,
+    Usage,
+)
 from app.domain.worker_state import WorkerState
 from app.storage.encoding import checksum, failure_from_row, moment, seconds, seed_from_row
 from app.storage.errors import PayloadDamaged
@@ -16,9 +25,10 @@ from shared.ids import CommandId, GenerationId, JobId, ReportId
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it stands. ``new`` is what was submitted, without the request: that is read on its
-    own, since it may be large."""
+    own, since it may be large. ``after`` says how each job that it waits for has ended."""
 
     new: NewJob
+    after: dict[JobId, JobState | None]
     state: JobState
     attempt: int
     failures: int
@@ -117,8 +127,10 @@ class ReportRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def job_from(row: RowMapping) -> JobRow:
     """A row of ``job``, any columns of the request left out."""
+    after = _AFTER.decode(row["after"])
     return JobRow(
-        new=_new_job(row),
+        new=_new_job(row, after),
+        after={JobId(predecessor): outcome for predecessor, outcome, _ in after},
         state=JobState(row["state"]),
         attempt=row["attempt"],
         failures=row["failures"],
@@ -242,7 +254,11 @@ def chunk_from(row: RowMapping) -> NewChunk:
     return NewChunk(**{name: row[name] for name in NewChunk.__struct_fields__})
 
 
-def _new_job(row: RowMapping) -> NewJob:
+_After: TypeAlias = list[tuple[str, JobState | None, OnFailure]]
+_AFTER: Final = msgspec.json.Decoder(_After)
+
+
+def _new_job(row: RowMapping, after: _After) -> NewJob:
     return NewJob(
         id=row["id"],
         kind=row["kind"],
@@ -261,6 +277,9 @@ def _new_job(row: RowMapping) -> NewJob:
         tags=msgspec.json.decode(row["tags"], type=dict[str, str]),
         retry_of=row["retry_of"],
         keep_s=seconds(row["keep_ms"]),
+        after=tuple(JobId(predecessor) for predecessor, _, _ in after),
+        on_failure=after[0][2] if after else OnFailure.FAIL,
+        schedule=row["schedule"],
         settings=row["settings"],
         render_version=row["render_version"],
     )

@@ -61,6 +61,14 @@ BEGIN
     SELECT RAISE(ABORT, 'a report never changes');
 END
 """,
+    "dependency_outcome_is_final": """
+CREATE TRIGGER dependency_outcome_is_final
+BEFORE UPDATE ON dependency
+WHEN OLD.outcome IS NOT NULL
+BEGIN
+    SELECT RAISE(ABORT, 'a predecessor ends once');
+END
+""",
     "receipt_sealed_is_final": """
 CREATE TRIGGER receipt_sealed_is_final
 BEFORE UPDATE OF
