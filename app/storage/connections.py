@@ -61,11 +61,20 @@ def writer_connection(path: Path) -> sqlite3.Connection:
     """
     driver = sqlite3.connect(path, isolation_level=None)
     try:
-        _apply(driver.cursor(), _WRITER)
+        set_for_writing(driver.cursor())
     except BaseException:
         driver.close()
         raise
     return driver
+
+
+def set_for_writing(cursor: Cursor) -> None:
+    """Make the writer's settings on a new connection, and see that SQLite took them.
+
+    Raises:
+        SettingRefused: it did not.
+    """
+    _apply(cursor, _WRITER)
 
 
 def reader_engine(path: Path) -> AsyncEngine:
