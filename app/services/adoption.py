@@ -77,7 +77,7 @@ class Adoption:
         self.on_compared(worker)
 
     def _cancel_unknown(self, worker: Worker, held: set[tuple[JobId, int]]) -> None:
-        for job, attempt in held:
+        for job, attempt in sorted(held):  # in the same order in every run
             live = next((known for known in worker.held.values() if known.id == job), None)
             if live is None or live.attempt != attempt:
                 _log.info("unknown_attempt", job=job, attempt=attempt)

@@ -18,16 +18,17 @@ from typing import Final, Self
 from app.storage import schema
 from app.storage.ballast import Ballast
 from app.storage.committing import CommitHooks
-from app.storage.connections import create_file, reader_engine, writer_connection
+from app.storage.connections import create_file, writer_connection
 from app.storage.driver import Connect
 from app.storage.errors import StoreFull, Trouble, trouble
 from app.storage.feed_mark import FeedMark
 from app.storage.identity import Identity, next_start
 from app.storage.limits import WriterLimits
 from app.storage.lock import DirectoryLock
-from app.storage.readers import Readers
+from app.storage.readers import Readers, readers_of
 from app.storage.room import Room
 from app.storage.writer import Writer
+from app.storage.writer_thread import WriterThread
 
 DATABASE_NAME: Final = "mlxq.db"
 LOCK_NAME: Final = "lock"
@@ -53,7 +54,9 @@ class Database:
         room: whether there is room on the disk.
     """
 
-    def __init__(self, prepared: _Prepared, path: Path, writer: Writer, room: Room) -> None:
+    def __init__(
+        self, prepared: _Prepared, path: Path, writer: Writer, room: Room, readers: Readers
+    ) -> None:
         self._lock = prepared.lock
         self.room = room
         self.path = path
@@ -62,7 +65,7 @@ class Database:
         self.feed_epoch = prepared.identity.feed_epoch
         self.backup = prepared.backup
         self.writer = writer
-        self.readers = Readers(reader_engine(path), path)
+        self.readers = readers
 
     @classmethod
     async def open(
@@ -73,6 +76,8 @@ class Database:
         hooks: CommitHooks | None = None,
         ballast: Ballast | int = 0,
         connect: Connect = writer_connection,
+        thread: type[WriterThread] = WriterThread,
+        readers: Callable[[Path], Readers] = readers_of,
         on_full: Callable[[bool], None] = lambda _full: None,
         on_fatal: Callable[[Exception], None] = lambda _error: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -85,6 +90,8 @@ class Database:
             hooks: called around each commit.
             ballast: bytes to keep on the disk for when it is full, or what keeps them.
             connect: makes the writer's connection, in whichever thread is to use it.
+            thread: what commits.
+            readers: makes the readers.
             on_full: told True when the disk is full and False when there is room again.
             on_fatal: told when the store can no longer be written: the parent must end.
             now: aware UTC.
@@ -107,6 +114,7 @@ class Database:
             FeedMark(path).following(hooks or CommitHooks()),
             on_full=room.full,
             on_fatal=on_fatal,
+            thread=thread,
         )
         try:
             await writer.start()
@@ -114,7 +122,7 @@ class Database:
             prepared.lock.release()
             raise
         room.start(writer, stands=prepared.has_room)
-        return cls(prepared, path, writer, room)
+        return cls(prepared, path, writer, room, readers(path))
 
     async def close(self) -> None:
         """Commit what waits and close. The readers go first: the last connection to close empties

@@ -8,6 +8,8 @@ from typing import Any
 from sqlalchemy import Executable, RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from app.storage.connections import reader_engine
+
 
 class Readers:
     """The store's readers. What is not committed is not seen. ``reads`` counts snapshots."""
@@ -43,3 +45,8 @@ class Readers:
     async def close(self) -> None:
         """Close all connections."""
         await self._engine.dispose()
+
+
+def readers_of(path: Path) -> Readers:
+    """The readers of this file."""
+    return Readers(reader_engine(path), path)

@@ -46,6 +46,7 @@ class Writer:
         wal_path: the write-ahead log's file.
         on_full: called on the loop with True when the disk is full and False when it no longer is.
         on_fatal: called on the loop, once, when the store can no longer be written.
+        thread: what commits; a simulation gives one that it steps.
 
     Attributes:
         full: the disk is full.
@@ -61,6 +62,7 @@ class Writer:
         *,
         on_full: Callable[[bool], None],
         on_fatal: Callable[[Exception], None],
+        thread: type[WriterThread] = WriterThread,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
@@ -81,7 +83,7 @@ class Writer:
             full=partial(self._post, self._full),
             failed=partial(self._post, self._failed),
         )
-        self._thread = WriterThread(connect, wal_path, limits, hooks, events)
+        self._thread = thread(connect, wal_path, limits, hooks, events)
 
     async def start(self) -> None:
         """Open the connection.

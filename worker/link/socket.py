@@ -78,9 +78,11 @@ class Link:
         session: WorkerSession,
         inbox: Inbox,
         clock: Callable[[], float] = time.monotonic,
+        leave: Callable[[int], object] = os._exit,
     ) -> None:
         self._endpoint = launch.endpoint
         self._clock = clock
+        self._leave = leave
         # Unique per process start: a ROUTER takes two peers of one identity for one.
         self._identity = f"{launch.generation}.{secrets.token_hex(4)}".encode()
         self._session = session
@@ -174,7 +176,7 @@ class Link:
             self._inbox.put(orphaned)
         if self._leave_by is not None and now >= self._leave_by:
             log.error("the engine thread does not leave")
-            os._exit(EXIT_ORPHANED)
+            self._leave(EXIT_ORPHANED)
 
     def _done(self) -> bool:
         if self._close_by is None:
