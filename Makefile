@@ -9,7 +9,7 @@ CODE := app worker shared migrations tests
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install model serve test test-fast check format bench torture lock clean
+.PHONY: help install model serve test test-fast reliability check format bench torture lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -28,10 +28,13 @@ serve: model  ## start the server (ARGS="--port 9000" and the like)
 # Without the model its tests are skipped, unless MLXQ_REQUIRE_MODEL=1 makes that a failure.
 test: $(INSTALLED)  ## all tests
 	@$(BIN)/mlxq models pull $(MODEL) || [ "$$MLXQ_REQUIRE_MODEL" != 1 ]
-	@exec $(BIN)/python -m pytest -m "not benchmark and not torture" $(ARGS)
+	@exec $(BIN)/python -m pytest -m "not benchmark and not torture and not reliability" $(ARGS)
+
+reliability: $(INSTALLED)  ## the proof's fault suites at small counts (docs/reliability.md; ARGS=--tenth: for hours)
+	@exec $(BIN)/python -m pytest tests/reliability $(ARGS)
 
 test-fast: $(INSTALLED)  ## unit, property, conformance and integration tests without the model
-	@exec $(BIN)/python -m pytest -m "not benchmark and not torture and not model" \
+	@exec $(BIN)/python -m pytest -m "not benchmark and not torture and not reliability and not model" \
 		--ignore=tests/e2e --ignore=tests/mlx $(ARGS)
 
 check: $(INSTALLED)  ## lint, format, types, imports, dead code, dependencies
@@ -49,8 +52,9 @@ format: $(INSTALLED)  ## apply formatting and safe fixes
 bench: model  ## measure serving (benchmarks/README.md), about ten minutes (ARGS="--rounds 1" and the like)
 	@exec $(BIN)/python -m benchmarks.serving $(ARGS)
 
-torture: model  ## long fault campaigns
-	@exec $(BIN)/python -m pytest -m torture --timeout=7200 $(ARGS)
+torture: model  ## long fault campaigns: days, all in all
+	@$(BIN)/python -m pytest -m torture --timeout=7200 $(ARGS)
+	@exec $(BIN)/python -m pytest tests/reliability --large $(ARGS)
 
 lock: $(INSTALLED)  ## resolve pyproject.toml into requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
