@@ -58,6 +58,13 @@ _PARK: Final = Statement(
     " WHERE name = :name AND state = 'live' AND seen_at = :seen_at AND passed = :passed",
 )
 
+_REWIND: Final = Statement(
+    "consumer.rewind",
+    Rank.CONSUMER_REWIND,
+    "UPDATE consumer SET acked = :to, passed = :to WHERE name = :name AND state = 'live'"
+    " AND acked >= :to AND :to >= (SELECT pruned FROM feed)",
+)
+
 _DELETE: Final = Statement(
     "consumer.delete", Rank.CONSUMER_DELETE, "DELETE FROM consumer WHERE name = :name"
 )
@@ -66,6 +73,16 @@ _DELETE: Final = Statement(
 def insert_consumer(name: str, selection: Selection, start: Start, now: datetime) -> Operation:
     """A consumer that reads what is kept, or what comes from now on. One that was parked begins
     anew. Void when a live one has this name. A full disk is answered."""
+    return Operation(
+        name="insert_consumer",
+        subjects=(consumer_subject(name),),
+        steps=(insert_step(name, selection, start, now),),
+        patient=False,
+    )
+
+
+def insert_step(name: str, selection: Selection, start: Start, now: datetime) -> Step:
+    """The same as a part of an operation."""
     params: Params = {
         "name": name,
         "tenant": selection.tenant,
@@ -76,7 +93,7 @@ def insert_consumer(name: str, selection: Selection, start: Start, now: datetime
         "classes": _json(selection.classes),
         "tags": _json(dict(selection.tags)),
     }
-    return _operation("insert_consumer", name, _INSERT, params, patient=False)
+    return Step(_INSERT, params, name)
 
 
 def ack_step(name: str, through: int, now: datetime, expected: int | None = None) -> Step:
@@ -126,7 +143,20 @@ def park_consumer(found: Consumer, reason: str) -> Operation:
 
 def delete_consumer(name: str) -> Operation:
     """Void when there is none."""
-    return _operation("delete_consumer", name, _DELETE, {"name": name})
+    return Operation(
+        name="delete_consumer", subjects=(consumer_subject(name),), steps=(delete_step(name),)
+    )
+
+
+def delete_step(name: str) -> Step:
+    """The same as a part of an operation."""
+    return Step(_DELETE, {"name": name}, name)
+
+
+def rewind_step(name: str, to: int) -> Step:
+    """It is shown again what lies behind this place. Void when it is not live, stands before it, or
+    when not all of that is kept."""
+    return Step(_REWIND, {"name": name, "to": to}, name)
 
 
 def consumer_subject(name: str) -> str:
@@ -158,14 +188,11 @@ async def load_slowest(readers: Readers) -> Consumer | None:
     return None if row is None else _consumer_from(row)
 
 
-def _operation(
-    operation: str, name: str, statement: Statement, params: Params, *, patient: bool = True
-) -> Operation:
+def _operation(operation: str, name: str, statement: Statement, params: Params) -> Operation:
     return Operation(
         name=operation,
         subjects=(consumer_subject(name),),
         steps=(Step(statement, params, name),),
-        patient=patient,
     )
 
 

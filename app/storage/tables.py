@@ -1,10 +1,10 @@
 """The tables, as SQLAlchemy Core objects. ``migrations`` makes the same ones; a test compares.
 
-Those of ``feed_tables`` and ``waiting_tables`` are here too, so that ``metadata`` is whole for
-whoever imports this. All are STRICT, so a value of the wrong type is refused instead of stored.
-Rules that the domain holds are held here again by CHECKs and triggers: two independent places must
-agree before a row changes. Times are microseconds UTC (``encoding``). Wide columns come last in a
-row, since SQLite reads a row from the front.
+Those of ``feed_tables``, ``waiting_tables`` and ``webhook_tables`` are here too, so that ``metadata``
+is whole for whoever imports this. All are STRICT, so a value of the wrong type is refused instead
+of stored. Rules that the domain holds are held here again by CHECKs and triggers: two independent
+places must agree before a row changes. Times are microseconds UTC (``encoding``). Wide columns come
+last in a row, since SQLite reads a row from the front.
 """
 
 from typing import Final
@@ -29,12 +29,14 @@ from app.domain.worker_state import WorkerState
 from app.storage.columns import blob, count, metadata, number, one_of, text
 from app.storage.feed_tables import consumer, receipt
 from app.storage.waiting_tables import dependency, firing, schedule
+from app.storage.webhook_tables import delivery, webhook_endpoint, webhook_event
 
 __all__ = [
     "attempt",
     "chunk",
     "command",
     "consumer",
+    "delivery",
     "dependency",
     "drain",
     "feed",
@@ -47,6 +49,8 @@ __all__ = [
     "receipt",
     "report",
     "schedule",
+    "webhook_endpoint",
+    "webhook_event",
 ]
 
 DRAIN_MODES: Final = ("finish", "checkpoint", "cancel")

@@ -79,4 +79,11 @@ BEGIN
     SELECT RAISE(ABORT, 'a sealed receipt never changes');
 END
 """,
+    "webhook_event_is_immutable": """
+CREATE TRIGGER webhook_event_is_immutable
+BEFORE UPDATE ON webhook_event
+BEGIN
+    SELECT RAISE(ABORT, 'an event never changes');
+END
+""",
 }

@@ -1,0 +1,1 @@
+"""What the parent sends to others. The HTTP client only here."""
