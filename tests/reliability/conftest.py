@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     told = [
         str(value)
-        for kind in ("passed", "failed")
+        for kind in ("", "error")  # the fixture tells after the test: in its teardown's report
         for report in terminalreporter.getreports(kind)
         for name, value in report.user_properties
         if name == TOLD
