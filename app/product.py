@@ -19,6 +19,7 @@ from app.services.cancellation import Cancellation
 from app.services.clock import Clock, unix_ms
 from app.services.compaction import Compaction
 from app.services.deadlines import Deadlines
+from app.services.dependents import Dependents
 from app.services.draining import Draining
 from app.services.endings import Endings
 from app.services.fleet import Fleet, Worker
@@ -181,6 +182,7 @@ class _Assembly:
         self.deadlines = Deadlines(
             self.relay, self.endings, self.cancellation, self.preemption, self.starts, clock
         )
+        self.dependents = Dependents(self.database, self.ledger, self.endings, self.returns)
         self.submission = Submission(
             self.models,
             self.ledger,
@@ -192,6 +194,7 @@ class _Assembly:
             self.endings,
             self.cancellation,
             self.deadlines,
+            self.dependents,
             self.jobs,
             self.following,
             Replays(self.database, self.following, clock),
@@ -299,6 +302,7 @@ class _Assembly:
             self.recall,
             self.cancellation,
             self.deadlines,
+            self.dependents,
             self.starts,
             self.sealing,
             self.workers,

@@ -136,10 +136,17 @@ def _facts(job: dict[str, Any]) -> dict[str, str]:
         f"{usage['completion_tokens']} out",
         "finish_reason": job["finish_reason"],
         "retry_of": job["retry_of"],
+        "after": _after(job),
+        "schedule": job["schedule"],
         "seed": job["seed"],
         "tags": ", ".join(f"{key}={value}" for key, value in job["tags"].items()) or None,
     }
     return {name: str(value) for name, value in told.items() if value is not None}
+
+
+def _after(job: dict[str, Any]) -> str | None:
+    found = [f"{before['job']} ({before['outcome'] or 'open'})" for before in job["after"]]
+    return ", ".join(found) or None
 
 
 def _item(item: dict[str, Any]) -> str:

@@ -57,6 +57,10 @@ _OPTIONS: Final = (
     click.option("--attempt-timeout", "attempt_timeout_s", type=float, metavar="SECONDS",
                  help="Longest attempt."),
     click.option("--max-attempts", type=int, help="Attempts when they fail. [default: 1]"),
+    click.option("--after", multiple=True, metavar="JOB",
+                 help="Not before this job has ended. Repeatable."),
+    click.option("--on-failure", type=click.Choice(["fail", "run"]),
+                 help="When a job of --after failed or was cancelled. [default: fail]"),
     click.option("--scheduled-at", type=Time(),
                  help="Not before: 2030-01-31T12:00:00+01:00; without an offset, local time."),
 )  # fmt: skip
@@ -122,13 +126,13 @@ def _submit(client: Client, submission: Fields, key: str) -> Fields:
 def _submission(client: Client, body: Fields, fields: Fields) -> Fields:
     named = {**fields, "class": fields["class_"], "tags": dict(fields["tags"])}
     given = ("class", "priority", "tenant", "tags", "deadline_s", "attempt_timeout_s",
-             "max_attempts", "scheduled_at", "seed")  # fmt: skip
+             "max_attempts", "scheduled_at", "after", "on_failure", "seed")  # fmt: skip
     model = fields["model"] or body.pop("model", None) or _default_model(client)
     return {
         "kind": "chat",
         "model": model,
         "body": body,
-        **{name: named[name] for name in given if named[name] not in (None, {})},
+        **{name: named[name] for name in given if named[name] not in (None, {}, ())},
     }
 
 

@@ -201,6 +201,12 @@ class EngineError(JobServerError):
     code: ClassVar[str] = "engine_error"
 
 
+class DependencyFailed(JobServerError):
+    """A job that this one was to run after failed or was cancelled."""
+
+    code: ClassVar[str] = "dependency_failed"
+
+
 class PrepareTimeout(JobServerError):
     """Preparing the prompt took too long."""
 
@@ -234,6 +240,7 @@ RETRYABLE: Final[dict[str, bool]] = {
     "worker_crashed": True,
     "model_unavailable": False,
     "deadline_exceeded": False,
+    "dependency_failed": False,
     "parent_lost": False,
     "shutting_down": False,
     "stream_interrupted": False,

@@ -4,9 +4,9 @@ from datetime import datetime
 
 import msgspec
 
-from app.domain.job import Durability, JobClass, JobState, StopReason, Usage
+from app.domain.job import Durability, JobClass, JobState, OnFailure, StopReason, Usage
 from shared.failures import Failure
-from shared.ids import JobId
+from shared.ids import JobId, ScheduleId
 from shared.messages import ItemKind
 
 
@@ -31,7 +31,8 @@ class ChoiceView(msgspec.Struct, frozen=True, kw_only=True):
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """The job. ``events`` is the number its next event will have; ``position`` how many jobs go
-    before it, None when it does not wait. Times are aware UTC."""
+    before it, None when it does not wait. ``after`` are the jobs that it waits for, and how each
+    of them ended. Times are aware UTC."""
 
     id: JobId
     kind: str
@@ -62,6 +63,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     tags: dict[str, str]
     seed: int
     position: int | None
+    after: dict[JobId, JobState | None] = {}
+    on_failure: OnFailure = OnFailure.FAIL
+    schedule: ScheduleId | None = None
     output: tuple[ChoiceView, ...] = ()
 
 

@@ -48,6 +48,7 @@ STATUSES: Final[dict[type[JobServerError], int]] = {
     # 421 is "this server does not answer for that host"; 403 would send people to look for a key.
     errors.HostNotAllowed: 421,
     errors.IdempotencyConflict: 422,
+    errors.DependencyFailed: 424,
     errors.QueueFull: 429,
     errors.InternalError: 500,
     errors.EngineError: 500,

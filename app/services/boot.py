@@ -23,6 +23,7 @@ from app.domain.worker_state import WorkerState
 from app.services.cancellation import Cancellation
 from app.services.clock import Clock
 from app.services.deadlines import Deadlines
+from app.services.dependents import Dependents
 from app.services.endings import Endings
 from app.services.fleet import Fleet, Worker
 from app.services.launching import Launcher
@@ -92,6 +93,7 @@ class Boot:
         recall: Recall,
         cancellation: Cancellation,
         deadlines: Deadlines,
+        dependents: Dependents,
         starts: Starts,
         sealing: Sealing,
         workers: Workers,
@@ -109,6 +111,7 @@ class Boot:
         self._recall = recall
         self._cancellation = cancellation
         self._deadlines = deadlines
+        self._dependents = dependents
         self._starts = starts
         self._sealing = sealing
         self._workers = workers
@@ -131,8 +134,10 @@ class Boot:
         commands = {g.id: await load_commands(readers, g.id) for g in generations}
         workers = {g.id: self._worker(g) for g in generations}
         await self._begin_stops(generations, workers, commands)
-        for job, row in jobs.items():
-            live = _live(row, delivered.get(job, {}))
+        lives = {job: _live(row, delivered.get(job, {})) for job, row in jobs.items()}
+        for job, live in lives.items():
+            self._dependents.adopt(live, jobs[job])
+        for job, live in lives.items():
             live.record.computed(prefills.get(job, 0), live.prompt_tokens)
             live.since = self._since(live)
             await self._take(live, attempts.get(job), workers, commands)
@@ -225,6 +230,7 @@ class Boot:
         else:
             left = live.new.scheduled_at - self._clock.now()
             self._returns.wait_until_due(live, left.total_seconds())
+            self._dependents.begin(live)
 
     async def _take_running(
         self, live: LiveJob, attempt: AttemptRow, worker: Worker, commands: list[CommandRow]

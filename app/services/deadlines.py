@@ -71,6 +71,8 @@ class Deadlines:
     def _waited_in_vain(self, live: LiveJob) -> tuple[JobState, Failure | None]:
         """Nobody could ever run it, or it was merely too late."""
         model = live.new.model
+        if live.awaits:
+            return stopped(StopReason.DEADLINE)
         if live.attempt == 0 and not self._starts.served_since(model, live.new.created_at):
             failure = Failure(code="model_unavailable", message=self._starts.told(model))
             return JobState.FAILED, failure

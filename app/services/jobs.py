@@ -105,6 +105,7 @@ class Jobs:
             started_at=row.started_at,
             finalized_at=row.finalized_at,
             stop_reason=row.stop_reason,
+            after=row.after,
             finish_reason=row.finish_reason,
             failure=row.failure,
             usage=row.usage,
@@ -118,6 +119,7 @@ def _is_fresh(live: LiveJob) -> bool:
     return (
         live.attempt <= 1
         and live.inserted
+        and not live.new.after
         and live.started_at is None
         and not live.state.final
         and live.state is not JobState.RETRYABLE
@@ -146,5 +148,7 @@ _SUBMITTED: Final = (
     "deadline_at",
     "attempt_timeout_s",
     "retry_of",
+    "on_failure",
+    "schedule",
     "seed",
 )

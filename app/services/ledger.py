@@ -39,7 +39,8 @@ class LiveJob:
     Of its place among others: ``since`` is when it began to wait (monotonic seconds), ``cost`` what
     it is expected to take in tokens, ``charged`` that of the current attempt to its tenant,
     ``attempt_prompt`` the prompt tokens that the attempt is charged; ``record`` is what it did to
-    its workers.
+    its workers. ``awaits`` are jobs that must end before it is queued, ``due`` says that its own
+    time has come meanwhile.
     """
 
     new: NewJob
@@ -52,6 +53,8 @@ class LiveJob:
     losses: int = 0
     preemptions: int = 0
     record: Record = field(default_factory=Record)
+    awaits: frozenset[JobId] = frozenset()
+    due: bool = False
     since: float | None = None
     cost: int = 1
     charged: int = 0
@@ -166,8 +169,11 @@ class Ledger:
 
     def forget_request(self, live: LiveJob) -> None:
         """The request is on disk and not needed for now: kept only while there is much room."""
-        if self.request_bytes <= WAITING_BYTES_KEPT:
-            return
+        if self.request_bytes > WAITING_BYTES_KEPT:
+            self.drop_request(live)
+
+    def drop_request(self, live: LiveJob) -> None:
+        """The request is on disk, and not needed for long."""
         if live.request is not None and live.journaled:
             live.request = None
             self.request_bytes -= live.request_bytes

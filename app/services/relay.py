@@ -14,6 +14,7 @@ from itertools import count
 import structlog
 
 from app.dispatch.bodies import run_job_messages
+from app.domain.draft import DueJob
 from app.domain.job import Claim, JobState
 from app.domain.transitions import JobEvent, next_state
 from app.services.clock import Clock
@@ -76,15 +77,17 @@ class Relay:
         self.paused = False
         self._let_through: set[JobId] = set()
 
-    def admit(self, live: LiveJob, key: NewIdempotency | None = None) -> Operation:
+    def admit(
+        self, live: LiveJob, key: NewIdempotency | None = None, due: DueJob | None = None
+    ) -> Operation:
         """The operation that inserts this job, with its claim where a row is free now."""
         worker = self._fleet.serving(live.new.model)
         later = live.state is not JobState.AVAILABLE
         if later or self.paused or worker is None or not self._queues.admits(live, worker):
-            return insert_job(live.new, idempotency=key)
+            return insert_job(live.new, idempotency=key, due=due)
         self._queues.begin(live)
         claim = self._claim(live, worker)
-        return insert_job(live.new, claim, live.run_command, idempotency=key)
+        return insert_job(live.new, claim, live.run_command, idempotency=key, due=due)
 
     def inserted(self, live: LiveJob) -> None:
         """The job's insert is committed: send it, or queue it."""

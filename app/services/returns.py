@@ -17,6 +17,7 @@ from app.services.clock import Clock, not_before
 from app.services.endings import Endings
 from app.services.ledger import Ledger, LiveJob
 from app.services.relay import Relay
+from app.storage.dependencies import released_at_once
 from app.storage.endings import AttemptOutcome, GiveBack
 from app.storage.jobs import make_due
 from app.storage.operations import Committed
@@ -119,8 +120,20 @@ class Returns:
         loop = asyncio.get_running_loop()
         loop.call_later(not_before(wait_s), self._due, live)
 
+    def released(self, live: LiveJob) -> None:
+        """Nothing holds a scheduled job back any more but its own time, if it has one. Without one
+        it was made available by the commit that brought this."""
+        if released_at_once(live.new):
+            live.state = JobState.AVAILABLE
+            self._queue_again(live)
+        elif live.due:
+            self._due(live)
+
     def _due(self, live: LiveJob) -> None:
         if live.state not in (JobState.SCHEDULED, JobState.RETRYABLE):
+            return
+        if live.awaits:
+            live.due = True
             return
         live.state = JobState.AVAILABLE
         future = self._writer.submit(make_due(live.id, self._clock.now()))

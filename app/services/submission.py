@@ -1,8 +1,9 @@
 """Submission: the door's request becomes a job, or is refused before anything was promised."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 import msgspec
@@ -21,11 +22,12 @@ from app.domain.errors import (
     ShuttingDown,
     StorageFull,
 )
-from app.domain.fairness import estimate
-from app.domain.job import Durability, JobClass, JobState, NewJob
+from app.domain.job import Durability, JobClass, JobState
 from app.services.cancellation import Cancellation
 from app.services.clock import Clock
 from app.services.deadlines import Deadlines
+from app.services.dependents import Dependents, Outcomes, not_there
+from app.services.drafting import live_job, new_idempotency, request_bytes
 from app.services.endings import Endings
 from app.services.fleet import Fleet
 from app.services.following import Following, Ticket
@@ -33,23 +35,18 @@ from app.services.jobs import Jobs
 from app.services.ledger import Ledger, LiveJob
 from app.services.models import Models
 from app.services.queues import Queues
-from app.services.recall import encode_request
 from app.services.relay import Relay
 from app.services.replays import Replays
 from app.services.returns import Returns
 from app.services.starts import Starts
 from app.settings import Settings
+from app.storage.dependencies import released_at_once
 from app.storage.errors import StoreFull
-from app.storage.idempotency import NewIdempotency
 from app.storage.jobs import insert_jobs
-from app.storage.operations import Committed
+from app.storage.operations import Committed, Void
 from app.storage.writer import OutcomeFuture, Writer
-from app.streams.broadcast import Channel
 from shared.failures import Failure
 from shared.ids import IdMint, JobId
-
-IDEMPOTENCY_S = 24 * 3600.0
-"""How long an idempotency key finds its job again."""
 
 IDS_SHOWN_MAX = 20
 """Model ids named in the refusal of an unknown one."""
@@ -73,6 +70,7 @@ class Submission:
         endings: Endings,
         cancellation: Cancellation,
         deadlines: Deadlines,
+        dependents: Dependents,
         jobs: Jobs,
         following: Following,
         replays: Replays,
@@ -91,6 +89,7 @@ class Submission:
         self._endings = endings
         self._cancellation = cancellation
         self._deadlines = deadlines
+        self._dependents = dependents
         self._jobs = jobs
         self._following = following
         self._replays = replays
@@ -132,9 +131,11 @@ class Submission:
             known = await self._replays.find(draft.tenant, draft.idempotency)
             if known is not None:
                 return known
+        outcomes = await self._dependents.look_up([draft]) if draft.after else {}
         self._check(draft)
+        self._dependents.check(draft, outcomes, Counter())
         live = self._live(draft)
-        future = self._insert(live, draft)
+        future = self._insert(live, draft, outcomes)
         follower = self._following.accompany(live)
         ticket = Ticket(live.id, live.new.created_at, draft.model, follower)
         try:
@@ -151,7 +152,7 @@ class Submission:
             known = await self._replays.find(draft.tenant, draft.idempotency)
             if known is not None:
                 return known
-        raise InternalError
+        raise _not_recorded(outcome)
 
     async def submit_many(self, drafts: Sequence[JobDraft]) -> list[JobId]:
         """Admit jobs together: all are committed when this returns, or none was taken.
@@ -159,23 +160,27 @@ class Submission:
         Raises:
             JobServerError: the first reason found; see ``submit``.
         """
+        waits = any(draft.after for draft in drafts)
+        outcomes = await self._dependents.look_up(drafts) if waits else {}
+        also = Counter[JobId]()
         for n, draft in enumerate(drafts):
             try:
                 self._check(draft, also=len(drafts) - 1)
+                self._dependents.check(draft, outcomes, also)
             except JobServerError as error:
                 error.param = f"jobs[{n}].{error.param}" if error.param else f"jobs[{n}]"
                 raise
         lives = [self._live(draft) for draft in drafts]
         future = self._writer.submit(insert_jobs([live.new for live in lives]))
         for live in lives:
-            self._ledger.add(live)
+            self._take(live, outcomes)
         future.add_done_callback(partial(self._all_inserted, lives))
         try:
             outcome = await asyncio.shield(future)
         except StoreFull as error:
             raise StorageFull from error
         if not isinstance(outcome, Committed):
-            raise InternalError
+            raise _not_recorded(outcome)
         return [live.id for live in lives]
 
     def _all_inserted(self, lives: Sequence[LiveJob], future: OutcomeFuture) -> None:
@@ -235,16 +240,21 @@ class Submission:
                 param="scheduled_at",
             )
 
-    def _insert(self, live: LiveJob, draft: JobDraft) -> OutcomeFuture:
-        key = _new_idempotency(draft, live, self._clock.now())
+    def _insert(self, live: LiveJob, draft: JobDraft, outcomes: Outcomes) -> OutcomeFuture:
+        key = new_idempotency(draft, live, self._clock.now())
         try:
-            future = self._writer.submit(self._relay.admit(live, key))
+            future = self._writer.submit(self._relay.admit(live, key, draft.due))
         except JobServerError:
             self._forget(live)
             raise
-        self._ledger.add(live)
+        self._take(live, outcomes)
         future.add_done_callback(partial(self._inserted, live))
         return future
+
+    def _take(self, live: LiveJob, outcomes: Outcomes) -> None:
+        self._ledger.add(live)
+        if live.new.after:
+            self._dependents.hold(live, outcomes)
 
     def _inserted(self, live: LiveJob, future: OutcomeFuture) -> None:
         error = None if future.cancelled() else future.exception()
@@ -263,13 +273,16 @@ class Submission:
         self._deadlines.watch(live)
         self._relay.inserted(live)
         loop = asyncio.get_running_loop()
-        if live.state is JobState.SCHEDULED:
+        if live.new.after:
+            self._ledger.drop_request(live)
+        if live.state is JobState.SCHEDULED and not released_at_once(live.new):
             wait_s = (live.new.scheduled_at - self._clock.now()).total_seconds()
             self._returns.wait_until_due(live, wait_s)
         elif live.state is JobState.AVAILABLE and live.new.durability is not Durability.DURABLE:
             loop.call_later(self._settings.server.start_timeout_s, self._start_overdue, live)
         if live.state in (JobState.SCHEDULED, JobState.AVAILABLE):
             self._ledger.forget_request(live)
+        self._dependents.begin(live)
 
     def _not_stored(self, live: LiveJob, error: BaseException | None) -> None:
         """The insert failed, so there is no job: forget it wherever it already stands."""
@@ -283,6 +296,7 @@ class Submission:
         if worker is not None:
             worker.let_go(live)
         self._queues.settle(live)
+        self._dependents.forget(live)
         self._ledger.remove(live)
         self._relay.pump(live.new.model)  # others may have its row
 
@@ -311,7 +325,8 @@ class Submission:
         if self._writer.depth + also >= self._settings.queue.writer_max:
             raise ServerOverloaded(retry_after_s=RETRY_AFTER_S)
         waiting = self._queues.of_class(draft.job_class)
-        memory = self._ledger.request_bytes + _request_bytes(draft)
+        waiting += self._dependents.of_class(draft.job_class) if draft.after else 0
+        memory = self._ledger.request_bytes + request_bytes(draft)
         full = memory > self._settings.queue.waiting_bytes_max
         if full or waiting + also >= self._limits[draft.job_class]:
             raise self._full(QueueFull.__doc__, waiting)
@@ -326,71 +341,18 @@ class Submission:
         return error
 
     def _live(self, draft: JobDraft) -> LiveJob:
-        now = self._clock.now()
-        deadline_s = draft.deadline_s or self._settings.queue.deadline_s
-        journaled = draft.durability is not Durability.ATTACHED
-        new = NewJob(
-            id=self._mint.job(),
-            kind="chat",
-            durability=draft.durability,
-            job_class=draft.job_class,
-            priority=draft.priority,
-            surface=draft.surface,
-            tenant=draft.tenant,
-            model=draft.model,
-            created_at=now,
-            scheduled_at=max(now, draft.scheduled_at or now),
-            deadline_at=now + timedelta(seconds=deadline_s),
-            seed=draft.request.sampling.seed,
-            max_attempts=draft.max_attempts,
-            attempt_timeout_s=draft.attempt_timeout_s,
-            tags=draft.tags,
-            retry_of=draft.retry_of,
-            keep_s=draft.keep_s,
-            settings=_settings_of(draft),
-            request=encode_request(draft.request) if journaled else None,
-        )
-        later = new.scheduled_at > now
-        return LiveJob(
-            new=new,
-            request=draft.request,
-            request_bytes=_request_bytes(draft),
-            cost=estimate(_request_bytes(draft), draft.request.max_tokens),
-            state=JobState.SCHEDULED if later else JobState.AVAILABLE,
-            channel=Channel(bounded=journaled),
-        )
+        deadline_s = self._settings.queue.deadline_s
+        return live_job(draft, self._mint.job(), self._clock.now(), deadline_s)
 
 
-def _new_idempotency(draft: JobDraft, live: LiveJob, now: datetime) -> NewIdempotency | None:
-    key = draft.idempotency
-    if key is None:
-        return None
-    return NewIdempotency(
-        tenant=draft.tenant,
-        method=key.method,
-        path=key.path,
-        key=key.key,
-        digest=key.digest,
-        job=live.id,
-        created_at=now,
-        expires_at=now + timedelta(seconds=IDEMPOTENCY_S),
-    )
+class AlreadyFired(Exception):
+    """The schedule has fired this due, or has changed or gone meanwhile: there is no new job."""
 
 
-def _settings_of(draft: JobDraft) -> bytes:
-    """Counts and settings of the request, without a word of its text."""
-    request = draft.request
-    return msgspec.json.encode(
-        {
-            "messages": len(request.messages),
-            "chars": _request_bytes(draft),
-            "max_tokens": request.max_tokens,
-            "stops": len(request.stop),
-            "sampling": msgspec.to_builtins(request.sampling),
-        }
-    )
-
-
-def _request_bytes(draft: JobDraft) -> int:
-    """About what the request's text takes in memory."""
-    return sum(len(message.content) for message in draft.request.messages)
+def _not_recorded(outcome: Void) -> Exception:
+    """Why nothing was recorded, told to whoever asked for it."""
+    if outcome.statement == "dependency.insert":  # deleted between the look and the commit
+        return not_there(outcome.subject, "after")
+    if outcome.statement in ("firing.insert", "schedule.fire"):
+        return AlreadyFired(outcome.subject)
+    return InternalError()

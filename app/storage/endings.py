@@ -29,10 +29,11 @@ END_WAITING: Final = Statement(
     Rank.JOB_END_WAITING,
     f"UPDATE job SET {_FINAL_COLUMNS}"  # noqa: S608 - our own constant
     " WHERE id = :job AND attempt = :attempt"
-    " AND (state = :expected OR (:expected = 'scheduled' AND state = 'available'))",
+    " AND (state = :expected OR (:expected = 'scheduled' AND state = 'available'"
+    " AND EXISTS (SELECT 1 FROM dependency WHERE dependency.job = :job)))",
 )
-"""A job that is taken for scheduled may be available: the end of what it waited for made it so, and
-whoever decides here was not told yet. Nobody can have claimed it."""
+"""A job that waited for others and is taken for scheduled may be available: the end of the last one
+made it so, and whoever decides here was not told yet. Nobody can have claimed it."""
 
 END_RUNNING: Final = Statement(
     "job.end",

@@ -11,9 +11,10 @@ from typing import Final
 
 import msgspec
 
+from app.domain.dependencies import AFTER_MAX
 from app.domain.draft import IdempotencyKey, JobDraft
 from app.domain.errors import InvalidRequest, StringTooLong
-from app.domain.job import Durability, JobClass
+from app.domain.job import Durability, JobClass, OnFailure
 from app.http.explaining import decode, within
 from app.http.native.schema import (
     ATTEMPTS_MAX,
@@ -28,6 +29,7 @@ from app.http.native.schema import (
 )
 from app.http.openai import decode as openai
 from app.http.openai.conversation import conversation
+from shared.ids import JobId
 from shared.limits import SEED_MAX
 from shared.requests import ChatRequest
 
@@ -69,6 +71,9 @@ EXPECTED: Final = {
     "attempt_timeout_s": _DURATION,
     "max_attempts": f"an integer from 1 to {ATTEMPTS_MAX}",
     "scheduled_at": f"an RFC 3339 time with its offset, from {YEAR_MIN} to {YEAR_MAX}",
+    "after": f"an array of up to {AFTER_MAX} ids of jobs",
+    "after[]": "the id of a job: job_ and 32 hexadecimal digits",
+    "on_failure": "fail or run",
     "seed": "a 64-bit integer",
     "jobs": f"an array of 1 to {BULK_MAX} jobs",
 }
@@ -77,6 +82,7 @@ EXPECTED: Final = {
 _ONE: Final = msgspec.json.Decoder(JobSubmission)
 _MANY: Final = msgspec.json.Decoder(BulkSubmission)
 _IN_BULK: Final = re.compile(r"^jobs\[\d+\]\.")
+_IN_AFTER: Final = re.compile(r"(?<=after\[)\d+(?=\]$)")
 
 
 def decode_job(body: bytes) -> JobSubmission:
@@ -85,7 +91,7 @@ def decode_job(body: bytes) -> JobSubmission:
     Raises:
         InvalidRequest: one of its kinds, naming the field where there is one.
     """
-    return decode(_ONE, body, EXPECTED.get)
+    return decode(_ONE, body, expected)
 
 
 def decode_bulk(body: bytes) -> BulkSubmission:
@@ -94,7 +100,12 @@ def decode_bulk(body: bytes) -> BulkSubmission:
     Raises:
         InvalidRequest: one of its kinds, naming the job and the field.
     """
-    return decode(_MANY, body, lambda path: EXPECTED.get(_IN_BULK.sub("", path)))
+    return decode(_MANY, body, lambda path: expected(_IN_BULK.sub("", path)))
+
+
+def expected(path: str) -> str | None:
+    """What the field of a job at this place may be."""
+    return EXPECTED.get(_IN_AFTER.sub("", path))
 
 
 def to_draft(
@@ -121,6 +132,8 @@ def to_draft(
         scheduled_at=_due(job.scheduled_at),
         tags=_tags(job.tags or {}),
         keep_s=KEEP_UNSTORED_S if job.body.store is False else None,
+        after=tuple(dict.fromkeys(JobId(before) for before in job.after or ())),
+        on_failure=OnFailure(job.on_failure or OnFailure.FAIL),
         idempotency=idempotency,
     )
 

@@ -9,6 +9,7 @@ import msgspec
 from litestar import MediaType, Request, Response
 
 from app.domain.draft import JobDraft
+from app.domain.errors import InvalidRequest
 from app.http.body import read_body
 from app.http.explaining import within
 from app.http.native.decode import decode_bulk, decode_job, to_draft
@@ -22,6 +23,9 @@ from app.http.request_id import name_job
 from shared.ids import JobId
 
 PATH: Final = "/v1/jobs"
+
+BULK_AFTER_MAX: Final = 5_000
+"""Jobs that those of one bulk may wait for, all together."""
 
 DRAFTS_PER_TURN: Final = 32
 """Of a bulk, jobs checked before the event loop gets its turn."""
@@ -121,6 +125,9 @@ async def _drafts(bulk: BulkSubmission) -> list[JobDraft]:
             await asyncio.sleep(0)
         with within(f"jobs[{index}]"):
             drafts.append(to_draft(job, _draw_seed))
+    if sum(len(draft.after) for draft in drafts) > BULK_AFTER_MAX:
+        text = f"The jobs name more than {BULK_AFTER_MAX} others in 'after' together; send fewer."
+        raise InvalidRequest(text, param="jobs")
     return drafts
 
 

@@ -10,6 +10,7 @@ from app.http.native.schema import (
     JobItem,
     JobList,
     JobObject,
+    JobPredecessor,
     JobUsage,
     QueuePlace,
 )
@@ -41,6 +42,9 @@ def job_object(job: JobView, *, output: bool = True) -> JobObject:
         finalized_at=job.finalized_at,
         stop_reason=job.stop_reason,
         retry_of=job.retry_of,
+        after=[JobPredecessor(before, outcome) for before, outcome in job.after.items()],
+        on_failure=job.on_failure if job.after else None,
+        schedule=job.schedule,
         finish_reason=job.finish_reason,
         failure=failure_object(job.failure),
         usage=usage_object(job.usage),

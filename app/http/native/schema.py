@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from app.domain.dependencies import AFTER_MAX
 from app.http.openai.schema import MODEL_CHARS_MAX, ContentPart, MessageParam, Tokens
 
 BULK_MAX: Final = 1_000
@@ -18,11 +19,13 @@ PRIORITY_MAX: Final = 1_000
 ATTEMPTS_MAX: Final = 100
 DURATION_S_MAX: Final = 31_536_000
 TENANT_CHARS_MAX: Final = 64
+JOB_ID: Final = r"^job_[0-9a-f]{32}(?!\n)$"
 TENANT: Final = r"^[A-Za-z0-9][A-Za-z0-9_.@:/-]*(?!\n)$"
 DEFAULT_TENANT: Final = "default"
 
 Model = Annotated[str, Meta(min_length=1, max_length=MODEL_CHARS_MAX)]
 Seed = Annotated[int, Meta(ge=-(2**63), description="A 64-bit integer, signed or unsigned.")]
+JobRef = Annotated[str, Meta(pattern=JOB_ID)]
 Duration = Annotated[float, Meta(gt=0, le=DURATION_S_MAX)]
 
 
@@ -85,6 +88,20 @@ class JobSubmission(
     attempt_timeout_s: Duration | None = None
     max_attempts: Annotated[int, Meta(ge=1, le=ATTEMPTS_MAX)] | None = None
     scheduled_at: Annotated[datetime, Meta(tz=True)] | None = None
+    after: (
+        Annotated[
+            list[JobRef],
+            Meta(max_length=AFTER_MAX, description="Jobs that must have ended before."),
+        ]
+        | None
+    ) = None
+    on_failure: (
+        Annotated[
+            Literal["fail", "run"],
+            Meta(description="What it does when one of `after` failed or was cancelled."),
+        ]
+        | None
+    ) = None
     seed: Seed | None = None
 
 
@@ -137,9 +154,17 @@ class JobChoice(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str | None
 
 
+class JobPredecessor(msgspec.Struct, frozen=True):
+    """A job that another one waits for, and how it ended; null: it has not."""
+
+    job: str
+    outcome: str | None
+
+
 class JobObject(msgspec.Struct, frozen=True, kw_only=True):
     """A job. ``events`` is the number that its next event will have; ``output`` is left out in
-    lists."""
+    lists. ``after`` are the jobs that it waits for, ``on_failure`` is null where there are none,
+    and ``schedule`` is what submitted it."""
 
     id: str
     object: Literal["job"] = "job"
@@ -164,6 +189,9 @@ class JobObject(msgspec.Struct, frozen=True, kw_only=True):
     finalized_at: datetime | None
     stop_reason: str | None
     retry_of: str | None
+    after: list[JobPredecessor]
+    on_failure: str | None
+    schedule: str | None
     finish_reason: str | None
     failure: JobFailure | None
     usage: JobUsage

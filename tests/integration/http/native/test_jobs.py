@@ -234,6 +234,9 @@ async def test_a_job_is_told_whole() -> None:
         "finalized_at": "2026-03-01T12:00:02Z",
         "stop_reason": None,
         "retry_of": None,
+        "after": [],
+        "on_failure": None,
+        "schedule": None,
         "finish_reason": "stop",
         "failure": None,
         "usage": {
