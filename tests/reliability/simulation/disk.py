@@ -1,0 +1,169 @@
+"""The store in a simulation: the shipped writer, committer and schema on a real SQLite file.
+
+The writer's thread is stepped: each commit is an act. What a disk may do is done around it: be
+slow, be full, be busy, break; and the parent may die in the middle of a commit.
+"""
+
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, cast
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+from typing_extensions import override
+
+from app.domain.job import JobState
+from app.domain.transitions import TRANSITIONS, JobEvent
+from app.storage.committing import CommitHooks
+from app.storage.driver import Driver
+from app.storage.operations import Operation
+from app.storage.readers import Readers
+from tests.reliability.simulation.world import ParentDied, World
+
+_STATE: Final = "SELECT state, failure ->> 0 FROM job WHERE id = ?"
+
+FAST_S: Final = 0.000_3
+_COMPILED: Final[dict[Any, Any]] = {}
+
+
+class Disk:
+    """What befalls commits and reads.
+
+    Attributes:
+        full: nothing can be written.
+        busy: commits that find the file busy, still to come.
+        broken: the next commit meets an error of the file itself.
+        slow_s: up to so long is added to each commit and read.
+        dies: where in the next commit the parent dies.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._chance = world.chance("disk")
+        self.full = False
+        self.busy = 0
+        self.broken = False
+        self.slow_s = 0.0
+        self.dies: str | None = None
+        self._states: dict[str, str] = {}
+
+    def takes_s(self) -> float:
+        """How long the next commit or read takes."""
+        return FAST_S + self._chance.random() * (self.slow_s or FAST_S)
+
+    @property
+    def hooks(self) -> CommitHooks:
+        """To be called around each commit."""
+        return CommitHooks(
+            before_begin=self._before_begin,
+            before_commit=self._before_commit,
+            after_commit=self._after_commit,
+        )
+
+    def _before_begin(self, _driver: Driver, operations: Sequence[Operation]) -> None:
+        if self.full and operations:
+            raise _error("database or disk is full", sqlite3.SQLITE_FULL)
+        if self.busy:
+            self.busy -= 1
+            raise _error("database is locked", sqlite3.SQLITE_BUSY)
+        if self.broken:
+            self.broken = False
+            self.world.hit("fault disk breaks")
+            raise _error("disk I/O error", sqlite3.SQLITE_IOERR)
+
+    def _before_commit(self, _driver: Driver, _operations: Sequence[Operation]) -> None:
+        self._die_if("before commit")
+
+    def _after_commit(self, driver: Driver, operations: Sequence[Operation]) -> None:
+        self.world.note("commit", *(operation.name for operation in operations))
+        self._watch(driver, operations)
+        self._die_if("after commit")
+
+    def _die_if(self, where: str) -> None:
+        if self.dies == where:
+            self.dies = None
+            self.world.hit(f"fault parent dies {where}")
+            raise ParentDied
+
+    def _watch(self, driver: Driver, operations: Sequence[Operation]) -> None:
+        """Each move of a job must be one that the table has."""
+        jobs = sorted({s for op in operations for s in op.subjects if s.startswith("job_")})
+        for job in jobs:
+            row = driver.execute(_STATE, (job,)).fetchone()
+            if row is None:
+                continue
+            before, (after, code) = self._states.get(job), row
+            self._states[job] = after
+            if before is not None and before != after:
+                self._moved(JobState(before), JobState(after), code)
+
+    def _moved(self, before: JobState, after: JobState, code: str | None) -> None:
+        events = [e for e, to in TRANSITIONS[before].items() if to is after]
+        assert events, f"a job went from {before} to {after}"
+        event = events[0]
+        if after is JobState.FAILED:
+            event = JobEvent.EXPIRE if code == "deadline_exceeded" else JobEvent.FAIL
+        self.world.hit(f"transition {before} {event}")
+
+
+def _error(text: str, code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode = code
+    return error
+
+
+class _Connection:
+    """A reader's connection, as much of an ``AsyncConnection`` as the store uses."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    async def execute(self, query: sa.Executable) -> sa.CursorResult[Any]:
+        return self._connection.execute(query)
+
+
+class SimReaders(Readers):
+    """The shipped readers without their threads: a read takes its time, and sees one moment."""
+
+    def __init__(self, disk: Disk, path: Path, sleep: Callable[[float], Any]) -> None:
+        self.path = path
+        self.reads = 0
+        self._disk = disk
+        self._sleep = sleep
+        self._open: set[sa.Connection] = set()
+        url = sa.URL.create("sqlite", database=str(path))
+        self._engine = sa.create_engine(url, poolclass=sa.QueuePool, pool_reset_on_return=None)
+        self._sync = self._engine.execution_options(
+            compiled_cache=_COMPILED, isolation_level="AUTOCOMMIT"
+        )
+
+    @asynccontextmanager
+    @override
+    async def snapshot(self) -> AsyncGenerator[AsyncConnection]:
+        self.reads += 1
+        await self._sleep(self._disk.takes_s())
+        connection = self._sync.connect()
+        self._open.add(connection)
+        connection.exec_driver_sql("BEGIN")
+        try:
+            yield cast("AsyncConnection", _Connection(connection))
+        finally:
+            self._close(connection)
+
+    @override
+    async def close(self) -> None:
+        self.crash()
+
+    def crash(self) -> None:
+        """Its process is gone."""
+        for connection in list(self._open):
+            self._close(connection)
+        self._engine.dispose()
+
+    def _close(self, connection: sa.Connection) -> None:
+        if connection in self._open:
+            self._open.discard(connection)
+            connection.exec_driver_sql("ROLLBACK")
+            connection.close()
