@@ -63,7 +63,7 @@ class Product:
         self.boot.go_on()
         self.retention.start()
         self.compaction.start()
-        self.reporting.parking.start()
+        await self.reporting.start()
 
     async def settle(self) -> None:
         """Admit nothing more, settle what is in flight, end every stream."""
@@ -77,7 +77,7 @@ class Product:
         await self.workers.stop(grace_s)
         self.retention.stop()
         self.compaction.stop()
-        self.reporting.parking.stop()
+        await self.reporting.stop()
         self.liveness.stop()
         await self.tasks.close()
         self.router.close()

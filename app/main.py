@@ -23,6 +23,7 @@ from app.connection import Connection
 from app.http.application import create_app
 from app.http.ports import Ports
 from app.http.reports.ports import ReportPorts
+from app.http.webhooks.ports import WebhookPorts
 from app.product import Product, assemble
 from app.server import BACKLOG, CONNECTION_GRACE_S, Server, bind
 from app.services.clock import SystemClock
@@ -106,6 +107,7 @@ def _store_broke(error: Exception) -> None:
 
 async def _run(product: Product, settings: Settings, listener: socket) -> None:
     """Answer requests until a stop was asked for and every stream has ended."""
+    reporting = product.reporting
     ports = Ports(
         submission=product.submission,
         following=product.following,
@@ -115,7 +117,12 @@ async def _run(product: Product, settings: Settings, listener: socket) -> None:
         administration=product.administration,
         overview=product.overview,
         accounting=product.accounting,
-        reports=ReportPorts(feed=product.reporting.feed, consumers=product.reporting.consumers),
+        reports=ReportPorts(feed=reporting.feed, consumers=reporting.consumers),
+        webhooks=WebhookPorts(
+            feed=reporting.feed,
+            endpoints=reporting.endpoints,
+            deliveries=reporting.deliveries,
+        ),
     )
     config = uvicorn.Config(
         create_app(ports, settings.server, version=version()),

@@ -86,6 +86,7 @@ class _Assembly:
     ) -> None:
         self.settings, self.database, self.clock = settings, database, clock
         writer, epoch, store = database.writer, database.parent_epoch, database.store_id
+        self.draw, self.entropy = outside.draw, outside.entropy
         self.mint = IdMint(partial(unix_ms, clock), outside.entropy, past.last_id_body)
         self.tasks, self.ledger, self.fleet = Tasks(), Ledger(), Fleet()
         self.models = Models(Catalogue.of(settings), clock)
@@ -262,7 +263,9 @@ class _Assembly:
             database, tasks, endings, self.fleet, clock, kept, self.launcher.logs
         )
         self.compaction = Compaction(database, tasks, endings, clock, kept.jobs_s)
-        self.reporting = Reporting.over(database, tasks, clock, kept)
+        self.reporting = Reporting.over(
+            database, tasks, clock, self.settings, self.mint.endpoint, self.draw
+        )
 
     def _closed(self) -> str | None:
         """Why the server as a whole takes no work now."""

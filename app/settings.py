@@ -304,6 +304,25 @@ class RetentionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = 604_800.0
 
 
+class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How reports are sent to webhook endpoints."""
+
+    allowed_networks: Annotated[
+        list[str],
+        Meta(
+            description="Networks that endpoints may lie in beside public addresses:"
+            " `loopback`, `private`, or as 10.1.0.0/16"
+        ),
+    ] = field(default_factory=list[str])
+    timeout_s: Annotated[
+        float, Meta(description="How long an endpoint may take to answer", ge=0.1, le=300)
+    ] = 15.0
+    give_up_s: Annotated[
+        float,
+        Meta(description="How long a delivery is tried; then it is parked", ge=1, le=_YEAR_S),
+    ] = 259_200.0
+
+
 class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is logged and how it looks."""
 
@@ -325,6 +344,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     queue: QueueSettings = field(default_factory=QueueSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)
     log: LogSettings = field(default_factory=LogSettings)
 
     @property

@@ -17,6 +17,7 @@ import msgspec
 import platformdirs
 from msgspec import Struct
 
+from app.domain.addresses import networks
 from app.settings import APP_NAME, Settings
 from app.settings_keys import Key, Loaded, Origin, Override, SettingsError, keys
 
@@ -226,6 +227,15 @@ def _check_together(settings: Settings, origins: Mapping[str, Origin]) -> None:
             f"{worker.heartbeat_timeout_s:g} s is not longer than worker.heartbeat_interval_s",
             "Set it to several intervals",
         )
+    try:
+        networks(settings.webhooks.allowed_networks)
+    except ValueError as error:
+        raise SettingsError(
+            "webhooks.allowed_networks",
+            origins["webhooks.allowed_networks"],
+            str(error),
+            "Write `loopback`, `private`, or a network as 10.1.0.0/16",
+        ) from error
 
 
 def _is_loopback(host: str) -> bool:

@@ -59,6 +59,10 @@ class IdMint:
         """A new ``sched_…`` id."""
         return ScheduleId(f"sched_{self._body()}")
 
+    def endpoint(self) -> str:
+        """A new ``we_…`` id, of a webhook endpoint."""
+        return f"we_{self._body()}"
+
     def request(self) -> str:
         """A new ``req_…`` id, for the request id header and the log."""
         return f"req_{self._body()}"

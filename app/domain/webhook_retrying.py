@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from app.domain.webhooks import TRIES_KEPT, Delivery, DeliveryState, Event, Try
+from app.domain.webhooks import TRIES_KEPT, Delivery, DeliveryState, Try
 
 FIRST_S: Final = 5.0
 LONGEST_S: Final = 3_600.0
@@ -47,13 +47,13 @@ def wait_s(failures: int, chance: float) -> float:
     return min(doubled, LONGEST_S) * (1 + JITTER * (2 * chance - 1))
 
 
-def begun(endpoint: str, event: Event, now: datetime) -> Delivery:
+def begun(endpoint: str, event: str, seq: int, type_: str, now: datetime) -> Delivery:
     """A delivery before its first try."""
     return Delivery(
         endpoint=endpoint,
-        event=event.id,
-        seq=event.seq,
-        type=event.type,
+        event=event,
+        seq=seq,
+        type=type_,
         state=DeliveryState.WAITING,
         tries=0,
         first_at=now,
@@ -75,7 +75,9 @@ def tried(
         return _ended(told, DeliveryState.DELIVERED, now), 0.0
     if came is Verdict.FAILED and left_s <= 0:
         return _ended(told, DeliveryState.PARKED, now), 0.0
-    pause_s = wait_s(tries, chance) if left_s <= 0 else min(wait_s(tries, chance), left_s)
+    pause_s = wait_s(tries, chance)
+    if left_s > 0:
+        pause_s = min(pause_s, left_s)
     return msgspec.structs.replace(told, next_at=now + timedelta(seconds=pause_s)), pause_s
 
 

@@ -90,6 +90,15 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return (self.secret, old) if old and until and now < until else (self.secret,)
 
 
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be otherwise from now on; None leaves it as it is."""
+
+    name: str | None = None
+    url: str | None = None
+    event_types: tuple[str, ...] | None = None
+    enabled: bool | None = None
+
+
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """What is sent. ``seq`` is the place of its report in the feed, ``body`` is JSON."""
 
@@ -179,8 +188,8 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Data(msgspec.Struct, frozen=True, kw_only=True):
-    """What the event is about: ``id`` as its own door knows it, and the report. Nothing here depends
-    on the place in the feed: a report that is told again after a backup was put back is the same."""
+    """What the event is about: ``id`` as its own door knows it, and the report. Nothing here says
+    where it stands in the feed: told again after a backup was put back, it is the same."""
 
     id: str
     report: "_Told"

@@ -27,6 +27,11 @@ from app.http.reports.door import ReportsDoor
 from app.http.reports.streaming import ReportStreamDoor
 from app.http.request_id import RequestId
 from app.http.sse import StreamLimits
+from app.http.webhooks.controller import (
+    WebhookEndpointsController,
+    WebhookEventTypesController,
+)
+from app.http.webhooks.door import WebhooksDoor
 from app.services.entropy import Entropy
 from app.settings import ServerSettings
 from shared.ids import IdMint
@@ -56,6 +61,8 @@ def create_app(
             JobsController,
             ReportsController,
             ConsumersController,
+            WebhookEndpointsController,
+            WebhookEventTypesController,
             AccountingController,
             AdminController,
             AdminModelsController,
@@ -66,6 +73,7 @@ def create_app(
             "jobs": _always(JobsDoor(ports, settings.body_bytes_max)),
             "events": _always(EventsDoor(ports.following, limits)),
             "reports": _always(ReportsDoor(ports.reports)),
+            "webhooks": _always(WebhooksDoor(ports.webhooks)),
             "accounting": _always(AccountingDoor(ports.accounting)),
             "report_stream": _always(ReportStreamDoor(ports.reports, limits)),
             "admin": _always(AdminDoor(ports.draining, ports.administration, ports.overview)),

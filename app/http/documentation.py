@@ -30,7 +30,7 @@ ANSWERS: Final = {
     410: "What was asked for is not kept any more.",
     412: "It is not as the request expects; the message says how it is.",
     413: "The body is too large.",
-    422: "The key or name was used for something else.",
+    422: "What is asked for does not go together with what is there; the message says why.",
     429: "Too many jobs wait; `Retry-After` says when to come again.",
     503: "The server cannot take this now; `Retry-After` says when to come again.",
     507: "The disk is full.",

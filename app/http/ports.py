@@ -14,6 +14,7 @@ from app.domain.job import JobState
 from app.domain.view import DrainView, JobPage, JobView, RestartView, WorkerView
 from app.http.accounting.ports import Accounting
 from app.http.reports.ports import ReportPorts
+from app.http.webhooks.ports import WebhookPorts
 from shared.ids import JobId
 
 DrainMode = Literal["finish", "checkpoint", "cancel"]
@@ -245,4 +246,5 @@ class Ports(Generic[TicketT]):
     administration: Administration
     overview: Overview
     reports: ReportPorts
+    webhooks: WebhookPorts
     accounting: Accounting

@@ -97,7 +97,7 @@ class Parking:
         """Park who stayed away for too long; the seconds until the next one has."""
         waits = [WAIT_MAX_S]
         for consumer in await load_consumers(self._database.readers):
-            if consumer.state is ConsumerState.PARKED or consumer.internal:
+            if consumer.state is ConsumerState.PARKED:
                 continue
             left_s = self._left_s(consumer)
             if left_s > 0:

@@ -20,6 +20,7 @@ from app.services.ledger import LiveJob
 from app.services.tasks import Tasks
 from app.settings import RetentionSettings
 from app.storage.database import Database
+from app.storage.deliveries import delete_parked, oldest_parked
 from app.storage.report_retention import delete_reports, load_old_reports, oldest_report
 from app.storage.retention import Expired, delete_expired, load_expired, next_expiry
 from app.supervision.log_file import prune
@@ -128,9 +129,13 @@ class Retention:
 
     async def _delete_reports(self) -> None:
         before = self._clock.now() - timedelta(seconds=self._settings.reports_s)
-        while (through := await load_old_reports(self._database.readers, before)) is not None:
-            await self._database.writer.submit(delete_reports(through))
+        readers, writer = self._database.readers, self._database.writer
+        while (through := await load_old_reports(readers, before)) is not None:
+            await writer.submit(delete_reports(through))
             await asyncio.sleep(BATCH_PAUSE_S)
+        parked = await oldest_parked(readers)
+        if parked is not None and parked < before:
+            await writer.submit(delete_parked(before))
 
     def _delete_logs(self) -> float | None:
         before = self._clock.now().timestamp() - self._settings.logs_s
@@ -140,7 +145,8 @@ class Retention:
         """Until the next thing is due."""
         readers, settings, now = self._database.readers, self._settings, self._clock.now()
         waits = [_seconds(await next_expiry(readers, settings.jobs_s), now)]
-        waits.append(_seconds(await oldest_report(readers), now) + settings.reports_s)
+        oldest = (await oldest_report(readers), await oldest_parked(readers))
+        waits += [_seconds(moment, now) + settings.reports_s for moment in oldest]
         if oldest_log is not None:
             waits.append(oldest_log - now.timestamp() + settings.logs_s)
         wait_s = min(waits)

@@ -51,7 +51,7 @@ _AGAIN_ONE: Final = Statement(
 _AGAIN_PARKED: Final = Statement(
     "delivery.again_parked",
     Rank.DELIVERY_REPLAY,
-    f"{_AGAIN} AND event IN (SELECT event FROM delivery WHERE endpoint = :endpoint"
+    f"{_AGAIN} AND event IN (SELECT event FROM delivery WHERE endpoint = :endpoint"  # noqa: S608
     " AND state = 'parked' ORDER BY seq LIMIT :limit)",
     exact=False,
 )

@@ -7,6 +7,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.domain.feed import FeedState
+from app.storage.deliveries import delete_steps
 from app.storage.encoding import micros, moment
 from app.storage.operations import Operation, Params, Rank, Statement, Step
 from app.storage.readers import Readers
@@ -84,5 +85,5 @@ def delete_reports(through: int) -> Operation:
     return Operation(
         name="delete_reports",
         subjects=("reports",),
-        steps=(Step(_PRUNE, params), Step(_DELETE, params)),
+        steps=(Step(_PRUNE, params), Step(_DELETE, params), *delete_steps(through)),
     )

@@ -1,10 +1,10 @@
 """The tables, as SQLAlchemy Core objects. ``migrations`` makes the same ones; a test compares.
 
-Those of ``feed_tables``, ``waiting_tables`` and ``webhook_tables`` are here too, so that ``metadata``
-is whole for whoever imports this. All are STRICT, so a value of the wrong type is refused instead
-of stored. Rules that the domain holds are held here again by CHECKs and triggers: two independent
-places must agree before a row changes. Times are microseconds UTC (``encoding``). Wide columns come
-last in a row, since SQLite reads a row from the front.
+Those of ``feed_tables``, ``waiting_tables`` and ``webhook_tables`` are here too, so that
+``metadata`` is whole for whoever imports this. All are STRICT, so a value of the wrong type is
+refused instead of stored. Rules that the domain holds are held here again by CHECKs and triggers:
+two independent places must agree before a row changes. Times are microseconds UTC (``encoding``).
+Wide columns come last in a row, since SQLite reads a row from the front.
 """
 
 from typing import Final

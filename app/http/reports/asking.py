@@ -68,7 +68,7 @@ def decode_consumer(body: bytes) -> tuple[ConsumerRequest, Selection]:
         InvalidRequest: naming the field that cannot be used.
     """
     asked = decode(_CONSUMER, body, EXPECTED.get)
-    _check_tags(asked.tags or {}, "tags")
+    check_tags(asked.tags or {}, "tags")
     kinds = _kinds(asked.kinds, asked.tenant, "kinds")
     return asked, _selection(asked, kinds)
 
@@ -88,7 +88,7 @@ def tenant_of(request: HttpRequest) -> str | None:
     Raises:
         InvalidRequest: naming the parameter that is unknown, or has no such value.
     """
-    return _tenant(Query(request, "tenant"))
+    return tenant_in(Query(request, "tenant"))
 
 
 def page_asked(request: HttpRequest) -> Reading:
@@ -135,7 +135,7 @@ def _kinds(
 
 
 def _reading(query: Query, limit: int, headers: Mapping[str, str] | None) -> Reading:
-    consumer, tenant = _consumer(query), _tenant(query)
+    consumer, tenant = _consumer(query), tenant_in(query)
     after = _cursor(query.one("after"), "after")
     if after is None and headers is not None:
         after = _cursor(headers.get("Last-Event-ID") or None, "Last-Event-ID")
@@ -183,11 +183,16 @@ def _tags(query: Query) -> dict[str, str]:
             text = "Invalid 'tag': it must be written as key:value."
             raise InvalidRequest(text, param="tag")
         tags[key] = wanted
-    _check_tags(tags, "tag")
+    check_tags(tags, "tag")
     return tags
 
 
-def _check_tags(tags: Mapping[str, str], param: str) -> None:
+def check_tags(tags: Mapping[str, str], param: str) -> None:
+    """Whether a job can have these.
+
+    Raises:
+        InvalidRequest: naming the parameter.
+    """
     if len(tags) > TAGS_MAX or any(not key for key in tags):
         raise InvalidRequest(f"Invalid '{param}': it must be {EXPECTED['tags']}.", param=param)
     if any(len(text) > TAG_CHARS_MAX for pair in tags.items() for text in pair):
@@ -202,7 +207,12 @@ def _consumer(query: Query) -> str | None:
     return name
 
 
-def _tenant(query: Query) -> str | None:
+def tenant_in(query: Query) -> str | None:
+    """Whose thing is meant; None is the operator's.
+
+    Raises:
+        InvalidRequest: no tenant is called so.
+    """
     tenant = query.one("tenant")
     if tenant is not None and (len(tenant) > TENANT_CHARS_MAX or not _TENANT.match(tenant)):
         raise InvalidRequest("Invalid 'tenant': no tenant is called so.", param="tenant")

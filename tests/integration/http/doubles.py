@@ -19,6 +19,7 @@ from app.domain.job import Ending, JobState, Usage
 from app.domain.view import JobView
 from app.http.ports import Ports
 from app.http.reports.ports import ReportPorts
+from app.http.webhooks.ports import WebhookPorts
 from shared.failures import Failure
 from shared.ids import JobId
 from shared.messages import Finish, Part, Text
@@ -156,6 +157,11 @@ class FakeServices(FakeJobs, FakeDraining, FakeAdministration):
             administration=self,
             overview=self,
             accounting=cast("Any", Later(lambda: self.accounting)),
+            webhooks=WebhookPorts(
+                feed=cast("Any", Later(lambda: self.reports.feed)),
+                endpoints=cast("Any", Later(lambda: self.reports.endpoints)),
+                deliveries=cast("Any", Later(lambda: self.reports.deliveries)),
+            ),
             reports=ReportPorts(
                 feed=cast("Any", Later(lambda: self.reports.feed)),
                 consumers=cast("Any", Later(lambda: self.reports.consumers)),

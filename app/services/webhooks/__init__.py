@@ -1,0 +1,1 @@
+"""Webhooks: reports, pushed to whoever registered an endpoint."""
