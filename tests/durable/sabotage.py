@@ -10,7 +10,8 @@ Each order is a word and what it is about:
   output of two others;
 * ``die-before-insert``, ``die-after-insert``: around the commit of the first job;
 * ``die-in-drain N``: when the writer comes to its N-th commit (from 0) since a drain was asked for;
-* ``no-room-for-receipts FILE``: the disk is full for them while that file is there.
+* ``no-room-for-receipts FILE``: the disk is full for them while that file is there;
+* ``call MODULE:NAME ARGUMENTS``: whatever this function does, to begin with.
 """
 
 import importlib
@@ -159,6 +160,11 @@ def _no_room_for_receipts(marker: str) -> None:
     _around(_COMMIT, look, _nothing)
 
 
+def _call(target: str, *arguments: str) -> None:
+    owner, name = _found(target)
+    getattr(owner, name)(*arguments)
+
+
 ORDERS: Final[dict[str, Callable[..., None]]] = {
     "set": _set,
     "die-before": _die_before,
@@ -169,6 +175,7 @@ ORDERS: Final[dict[str, Callable[..., None]]] = {
     "die-after-insert": partial(_die_around_insert, before=False),
     "die-in-drain": _die_in_drain,
     "no-room-for-receipts": _no_room_for_receipts,
+    "call": _call,
 }
 
 
