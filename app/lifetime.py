@@ -18,9 +18,11 @@ from app.services.overview import Overview
 from app.services.reception import Reception
 from app.services.reporting import Reporting
 from app.services.retention import Retention
+from app.services.schedules import Schedules
 from app.services.shutdown import Shutdown
 from app.services.submission import Submission
 from app.services.tasks import Tasks
+from app.services.timetable import Timetable
 from app.services.workers import Workers
 from app.settings import Settings
 from app.storage.database import Database
@@ -52,6 +54,8 @@ class Product:
     compaction: Compaction
     reporting: Reporting
     accounting: Accounting
+    schedules: Schedules
+    timetable: Timetable
     workers: Workers
 
     async def start(self) -> None:
@@ -63,10 +67,12 @@ class Product:
         self.boot.go_on()
         self.retention.start()
         self.compaction.start()
+        await self.timetable.start()
         await self.reporting.start()
 
     async def settle(self) -> None:
         """Admit nothing more, settle what is in flight, end every stream."""
+        self.timetable.stop()
         await self.shutdown.settle()
         self.following.stop()
         self.reporting.feed.stop()

@@ -117,6 +117,7 @@ async def _run(product: Product, settings: Settings, listener: socket) -> None:
         administration=product.administration,
         overview=product.overview,
         accounting=product.accounting,
+        schedules=product.schedules,
         reports=ReportPorts(feed=reporting.feed, consumers=reporting.consumers),
         webhooks=WebhookPorts(
             feed=reporting.feed,

@@ -44,12 +44,14 @@ from app.services.reporting import Reporting
 from app.services.rescue import Rescue
 from app.services.retention import Retention
 from app.services.returns import Returns
+from app.services.schedules import Schedules
 from app.services.sealing import Sealing
 from app.services.shutdown import Shutdown
 from app.services.starts import Starts
 from app.services.store_gauges import store_gauges
 from app.services.submission import Submission
 from app.services.tasks import Tasks
+from app.services.timetable import Timetable
 from app.services.workers import Workers
 from app.settings import Settings
 from app.storage.database import Database
@@ -204,6 +206,8 @@ class _Assembly:
             self.mint,
             self.settings,
         )
+        self.timetable = Timetable(self.database, self.submission, self.tasks, clock, self.entropy)
+        self.schedules = Schedules(self.database, self.timetable, self.models, self.mint, clock)
         self.draining = Draining(
             self.ledger,
             self.relay,
@@ -346,4 +350,6 @@ class _Assembly:
             reporting=self.reporting,
             accounting=Accounting(self.database, self.fleet, self.sealing, clock),
             workers=self.workers,
+            schedules=self.schedules,
+            timetable=self.timetable,
         )

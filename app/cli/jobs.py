@@ -4,10 +4,10 @@ import sys
 from typing import Any, Final
 
 import click
-from typing_extensions import override
 
 from app.cli.client import client_of, job_path, json_option, url_option
 from app.cli.context import print_json
+from app.cli.groups import ListUnlessNamed
 from app.cli.values import Tag
 from app.cli.watching import why
 
@@ -25,17 +25,7 @@ PAGE_MAX: Final = 100
 tenant_option = click.option("--tenant", help="Whose jobs. [default: default]")
 
 
-class _ListUnlessNamed(click.Group):
-    """A group whose `list` need not be named."""
-
-    @override
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Puts `list` in front of what names no command."""
-        named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if named else ["list", *args])
-
-
-@click.group(cls=_ListUnlessNamed)
+@click.group(cls=ListUnlessNamed)
 def jobs() -> None:
     """The jobs of a server; without a command, a list."""
 

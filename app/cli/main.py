@@ -12,6 +12,7 @@ from app.cli.follow import follow
 from app.cli.jobs import jobs
 from app.cli.models import models
 from app.cli.reports import reports
+from app.cli.schedules import schedules
 from app.cli.serve import serve
 from app.cli.submit import submit
 
@@ -39,6 +40,7 @@ cli.add_command(submit)
 cli.add_command(jobs)
 cli.add_command(follow)
 cli.add_command(cancel)
+cli.add_command(schedules)
 cli.add_command(reports)
 cli.add_command(drain)
 cli.add_command(resume)

@@ -2,8 +2,8 @@
 
 import sys
 import uuid
-from collections.abc import Callable
-from typing import IO, Any, Final
+from collections.abc import Callable, Sequence
+from typing import IO, Any, Final, TypeAlias
 
 import click
 import msgspec
@@ -27,11 +27,21 @@ ASK_AGAIN_S: Final = 30.0
 CHAT_FIELDS: Final = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "stop")
 
 Fields = dict[str, Any]
+Option: TypeAlias = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-def options(function: Callable[..., None]) -> Callable[..., None]:
+def job_options(function: Callable[..., None]) -> Callable[..., None]:
     """What a job may be asked for with, each named as in the API."""
-    for option in reversed(_OPTIONS):
+    return _with(_OPTIONS, function)
+
+
+def when_options(function: Callable[..., None]) -> Callable[..., None]:
+    """What a single job may wait for."""
+    return _with(_WHEN_OPTIONS, function)
+
+
+def _with(options: Sequence[Option], function: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(options):
         function = option(function)
     return function
 
@@ -57,6 +67,8 @@ _OPTIONS: Final = (
     click.option("--attempt-timeout", "attempt_timeout_s", type=float, metavar="SECONDS",
                  help="Longest attempt."),
     click.option("--max-attempts", type=int, help="Attempts when they fail. [default: 1]"),
+)  # fmt: skip
+_WHEN_OPTIONS: Final = (
     click.option("--after", multiple=True, metavar="JOB",
                  help="Not before this job has ended. Repeatable."),
     click.option("--on-failure", type=click.Choice(["fail", "run"]),
@@ -69,7 +81,8 @@ _OPTIONS: Final = (
 @click.command()
 @click.argument("text", required=False)
 @click.option("-f", "--file", type=click.File("rb"), help="JSON: an array of messages, or a body.")
-@options
+@job_options
+@when_options
 @click.option("--idempotency-key", help="Submitted once, however often it is sent with this key.")
 @click.option("--follow", "follows", is_flag=True, help="Print the answer as it comes.")
 @json_option
@@ -92,9 +105,8 @@ def submit(
     """
     if idempotency_key is not None and not idempotency_key.isascii():
         raise click.BadParameter("it must be ASCII", param_hint="--idempotency-key")
-    body = _chat(text, file, fields)
     client = client_of(context, url)
-    submission = _submission(client, body, fields)
+    submission = submission_of(client, text, file, fields)
     job = _submit(client, submission, idempotency_key or f"mlxq-{uuid.uuid4().hex}")
     if not follows:
         print_json(job) if as_json else click.echo(job["id"])
@@ -123,6 +135,13 @@ def _submit(client: Client, submission: Fields, key: str) -> Fields:
                 raise AnswerLost(f"{error.message}; {again}") from error
 
 
+def submission_of(
+    client: Client, text: str | None, file: IO[bytes] | None, fields: Fields
+) -> Fields:
+    """The job that these options ask for, as it is sent."""
+    return _submission(client, _chat(text, file, fields), fields)
+
+
 def _submission(client: Client, body: Fields, fields: Fields) -> Fields:
     named = {**fields, "class": fields["class_"], "tags": dict(fields["tags"])}
     given = ("class", "priority", "tenant", "tags", "deadline_s", "attempt_timeout_s",
@@ -132,7 +151,7 @@ def _submission(client: Client, body: Fields, fields: Fields) -> Fields:
         "kind": "chat",
         "model": model,
         "body": body,
-        **{name: named[name] for name in given if named[name] not in (None, {}, ())},
+        **{name: named[name] for name in given if named.get(name) not in (None, {}, ())},
     }
 
 

@@ -1,12 +1,16 @@
 """What a door hands to submission: a validated request, and how it wants to be treated."""
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
 from app.domain.job import Durability, JobClass, OnFailure
 from shared.ids import JobId, ScheduleId
 from shared.requests import JobRequest
+
+DRAWN_SEED_BITS: Final = 53
+"""Seeds that nobody named are small enough for readers of JSON that know no larger integers."""
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):

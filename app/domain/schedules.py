@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from app.domain.draft import JobDraft
-from shared.ids import ScheduleId
+from shared.ids import JobId, ScheduleId
 
 SCHEDULES_MAX: Final = 1_000
 """Schedules in one store."""
@@ -54,9 +54,33 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     seeded: bool
 
 
+class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule as it is asked for. Of ``cron`` and ``every_s`` there is one."""
+
+    name: str
+    cron: str | None
+    every_s: float | None
+    timezone: str
+    catch_up: CatchUp
+    paused: bool
+    template: Template
+
+
+class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be otherwise about a schedule; None leaves it as it is."""
+
+    cron: str | None = None
+    every_s: float | None = None
+    timezone: str | None = None
+    catch_up: CatchUp | None = None
+    paused: bool | None = None
+    template: Template | None = None
+
+
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule, but for the job it submits. ``next_due`` is None while it is paused;
-    ``last_due`` is the latest that fired, and ``fired`` how many did. Times are aware UTC."""
+    ``last_due`` is the latest that fired, ``last_job`` what it submitted, while that is kept, and
+    ``fired`` how many did. Times are aware UTC."""
 
     id: ScheduleId
     tenant: str
@@ -65,9 +89,25 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     timing: Timing
     next_due: datetime | None
     last_due: datetime | None
+    last_job: JobId | None
     fired: int
     created_at: datetime
     updated_at: datetime
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Why a due could not be fired yet; it is tried again."""
+
+    code: str
+    message: str
+
+
+class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule as it is told to people."""
+
+    schedule: Schedule
+    template: Template
+    trouble: Trouble | None
 
 
 class Cadence(Protocol):

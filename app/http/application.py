@@ -26,6 +26,8 @@ from app.http.reports.controller import ConsumersController, ReportsController
 from app.http.reports.door import ReportsDoor
 from app.http.reports.streaming import ReportStreamDoor
 from app.http.request_id import RequestId
+from app.http.schedules.controller import SchedulesController
+from app.http.schedules.door import SchedulesDoor
 from app.http.sse import StreamLimits
 from app.http.webhooks.controller import (
     WebhookEndpointsController,
@@ -59,6 +61,7 @@ def create_app(
             ChatController,
             ModelsController,
             JobsController,
+            SchedulesController,
             ReportsController,
             ConsumersController,
             WebhookEndpointsController,
@@ -72,6 +75,7 @@ def create_app(
             "chat": _always(ChatDoor(ports, limits, settings.body_bytes_max)),
             "jobs": _always(JobsDoor(ports, settings.body_bytes_max)),
             "events": _always(EventsDoor(ports.following, limits)),
+            "schedules": _always(SchedulesDoor(ports.schedules)),
             "reports": _always(ReportsDoor(ports.reports)),
             "webhooks": _always(WebhooksDoor(ports.webhooks)),
             "accounting": _always(AccountingDoor(ports.accounting)),

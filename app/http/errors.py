@@ -14,7 +14,7 @@ import structlog
 from litestar import MediaType, Request, Response
 from litestar.exceptions import HTTPException
 
-from app.domain import errors, report_errors, webhook_errors
+from app.domain import errors, report_errors, schedule_errors, webhook_errors
 from app.domain.errors import JobServerError
 from app.http.disconnect import ClientGone
 from app.http.request_id import CLIENT_CLOSED_REQUEST, request_id_of
@@ -49,6 +49,9 @@ STATUSES: Final[dict[type[JobServerError], int]] = {
     webhook_errors.UrlRefused: 400,
     webhook_errors.TooManyEndpoints: 422,
     webhook_errors.Unanswered: 422,
+    schedule_errors.ScheduleNotFound: 404,
+    schedule_errors.ScheduleExists: 422,
+    schedule_errors.TooManySchedules: 422,
     errors.RequestTooLarge: 413,
     # 421 is "this server does not answer for that host"; 403 would send people to look for a key.
     errors.HostNotAllowed: 421,

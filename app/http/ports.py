@@ -14,6 +14,7 @@ from app.domain.job import JobState
 from app.domain.view import DrainView, JobPage, JobView, RestartView, WorkerView
 from app.http.accounting.ports import Accounting
 from app.http.reports.ports import ReportPorts
+from app.http.schedules.ports import Schedules
 from app.http.webhooks.ports import WebhookPorts
 from shared.ids import JobId
 
@@ -248,3 +249,4 @@ class Ports(Generic[TicketT]):
     reports: ReportPorts
     webhooks: WebhookPorts
     accounting: Accounting
+    schedules: Schedules

@@ -9,14 +9,12 @@ from functools import partial
 import msgspec
 import structlog
 
-from app.catalogue.entries import ModelEntry
 from app.domain.draft import JobDraft
 from app.domain.errors import (
     Draining,
     InternalError,
     InvalidRequest,
     JobServerError,
-    ModelNotFound,
     QueueFull,
     ServerOverloaded,
     ShuttingDown,
@@ -47,9 +45,6 @@ from app.storage.operations import Committed, Void
 from app.storage.writer import OutcomeFuture, Writer
 from shared.failures import Failure
 from shared.ids import IdMint, JobId
-
-IDS_SHOWN_MAX = 20
-"""Model ids named in the refusal of an unknown one."""
 
 RETRY_AFTER_S = 1.0
 _log = structlog.get_logger("submission")
@@ -224,7 +219,7 @@ class Submission:
         foreground = draft.durability is not Durability.DURABLE
         if foreground and self._relay.paused:
             raise Draining
-        self._find(draft.model)
+        self._models.require(draft.model)
         self._check_room(draft, also)
         if foreground:
             self._starts.check(draft.model)
@@ -309,17 +304,6 @@ class Submission:
             message = f"The model was not loaded within {waited:g} s; try again a little later."
             failure = Failure(code="model_loading", message=message)
             self._endings.end_waiting(live, JobState.FAILED, failure)
-
-    def _find(self, model: str) -> ModelEntry:
-        entry = self._models.find(model)
-        if entry is not None:
-            return entry
-        ids = [known.id for known in self._models.list()][:IDS_SHOWN_MAX]
-        known = ", ".join(ids) if ids else "none; `mlxq models pull` fetches one"
-        raise ModelNotFound(
-            f"The model '{model[:200]}' does not exist here. Models that would work: {known}.",
-            param="model",
-        )
 
     def _check_room(self, draft: JobDraft, also: int) -> None:
         if self._writer.depth + also >= self._settings.queue.writer_max:

@@ -19,7 +19,7 @@ from app.storage.errors import PayloadDamaged
 from app.storage.operations import Operation, Params, Rank, Statement, Step
 from app.storage.readers import Readers
 from app.storage.sql import insert_where
-from app.storage.tables import schedule
+from app.storage.tables import firing, schedule
 from shared.ids import JobId, ScheduleId
 
 _COLUMNS: Final = (
@@ -182,8 +182,16 @@ async def load_template(readers: Readers, schedule_id: ScheduleId) -> Template |
     return _TEMPLATE.decode(row["draft"])
 
 
+_LAST_JOB: Final = (
+    sa.select(firing.c.job)
+    .where(firing.c.schedule == schedule.c.id)
+    .order_by(firing.c.due.desc())
+    .limit(1)
+    .scalar_subquery()
+    .label("last_job")
+)
 _SCHEDULE: Final = sa.select(
-    *(column for column in schedule.c if column.name not in ("draft", "checksum"))
+    *(column for column in schedule.c if column.name not in ("draft", "checksum")), _LAST_JOB
 )
 
 
@@ -222,6 +230,7 @@ def _schedule_from(row: RowMapping) -> Schedule:
         ),
         next_due=_moment(row["next_due"]),
         last_due=_moment(row["last_due"]),
+        last_job=row["last_job"],
         fired=row["fired"],
         created_at=moment(row["created_at"]),
         updated_at=moment(row["updated_at"]),

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from litestar import MediaType, Request, Response
 
-from app.domain.draft import JobDraft
+from app.domain.draft import DRAWN_SEED_BITS, JobDraft
 from app.domain.errors import InvalidRequest
 from app.http.body import read_body
 from app.http.explaining import within
@@ -29,9 +29,6 @@ BULK_AFTER_MAX: Final = 5_000
 
 DRAFTS_PER_TURN: Final = 32
 """Of a bulk, jobs checked before the event loop gets its turn."""
-
-DRAWN_SEED_BITS: Final = 53
-"""Seeds that nobody named are small enough for readers of JSON that know no larger integers."""
 
 HttpRequest = Request[Any, Any, Any]
 

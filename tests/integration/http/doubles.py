@@ -144,6 +144,7 @@ class FakeServices(FakeJobs, FakeDraining, FakeAdministration):
     followed_from: list[int] = field(default_factory=list[int])
     reports: Any = None
     accounting: Any = None
+    schedules: Any = None
     told: list[FollowedEvent] = field(default_factory=list[FollowedEvent])
     """What every follower of a job is handed as it begins, whatever number it asks for."""
 
@@ -157,6 +158,7 @@ class FakeServices(FakeJobs, FakeDraining, FakeAdministration):
             administration=self,
             overview=self,
             accounting=cast("Any", Later(lambda: self.accounting)),
+            schedules=cast("Any", Later(lambda: self.schedules)),
             webhooks=WebhookPorts(
                 feed=cast("Any", Later(lambda: self.reports.feed)),
                 endpoints=cast("Any", Later(lambda: self.reports.endpoints)),

@@ -1,0 +1,1 @@
+"""The door of schedules: jobs that are submitted by the clock."""

@@ -1,0 +1,38 @@
+"""What the OpenAPI document says of requests about schedules."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from litestar.openapi.spec import Parameter
+
+from app.http.documentation import Body, Documented
+from app.http.native.documentation import TENANT
+from app.http.schedules.schema import ScheduleChangeRequest, ScheduleRequest
+
+
+@dataclass
+class CreateOperation(Documented):
+    """`POST /v1/schedules`."""
+
+    body: ClassVar[Body] = ScheduleRequest
+    note: ClassVar[str] = (
+        "Each due submits one job, whatever dies when; none does so twice. Its tenant is the job's."
+    )
+
+
+@dataclass
+class ChangeOperation(Documented):
+    """`PATCH /v1/schedules/{schedule}`."""
+
+    body: ClassVar[Body] = ScheduleChangeRequest
+    asked: ClassVar[tuple[Parameter, ...]] = (TENANT,)
+    note: ClassVar[str] = (
+        "With another timing, or after a pause, the next due is the first from now on."
+    )
+
+
+@dataclass
+class ScheduleOperation(Documented):
+    """Operations on one schedule, and the list of them."""
+
+    asked: ClassVar[tuple[Parameter, ...]] = (TENANT,)
