@@ -27,6 +27,7 @@ from app.storage.verify.receipts import receipts
 from app.storage.verify.reports import reports, reports_agree
 from app.storage.verify.tokens import tokens
 from app.storage.verify.violation import Violation
+from app.storage.verify.waiting import dependencies, schedules
 
 Check: TypeAlias = Callable[[sqlite3.Connection], list[Violation]]
 
@@ -42,6 +43,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     tokens,
     feed,
     commands,
+    dependencies,
+    schedules,
     durability,
     checksums,
 )

@@ -5,6 +5,7 @@ from typing import Final
 from tests.integration.storage.making import job_id
 from tests.integration.storage.verify.history import FIRST, SECOND
 from tests.integration.storage.verify.planted_in_output import PLANTED_IN_OUTPUT
+from tests.integration.storage.verify.planted_in_waiting import PLANTED_IN_WAITING
 
 IDS: Final = {
     "one": job_id(1),
@@ -29,6 +30,7 @@ CONSUMER = (
 
 PLANTED: Final = [
     *PLANTED_IN_OUTPUT,
+    *PLANTED_IN_WAITING,
     (
         "I1",
         "four",

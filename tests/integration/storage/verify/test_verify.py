@@ -50,6 +50,7 @@ def test_what_cannot_be_is_found(
 def test_every_invariant_has_a_violation_planted() -> None:
     assert {invariant for invariant, *_ in PLANTED} == {
         *("I1", "I3", "I4", "I5", "I6"),
+        *("dependencies", "schedules"),
         *("states", "feed", "commands", "durability", "checksums", "file"),
     }
 
