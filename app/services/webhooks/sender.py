@@ -214,7 +214,7 @@ class Sender:
         told, _ = tried(delivery, attempt, Verdict.FAILED, now, 0, 0)
         await self._write(record(told, *further))
         self._outfit.counts.parked += 1
-        _log.error("event_damaged", endpoint=self._endpoint.id, event=delivery.event)
+        _log.error("event_damaged", endpoint=self._endpoint.id, webhook=delivery.event)
 
     async def _try(self, aside: Aside, event: Event, *further: Step) -> None:
         endpoint, began = self._endpoint, self._clock.now()
@@ -256,7 +256,7 @@ class Sender:
         _log.warning(
             "webhook_failed",
             endpoint=self._endpoint.id,
-            event=event.id,
+            webhook=event.id,
             tries=told.tries,
             state=told.state,
             status=told.log[-1].status,

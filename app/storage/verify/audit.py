@@ -28,6 +28,7 @@ from app.storage.verify.reports import reports, reports_agree
 from app.storage.verify.tokens import tokens
 from app.storage.verify.violation import Violation
 from app.storage.verify.waiting import dependencies, schedules
+from app.storage.verify.webhooks import webhooks
 
 Check: TypeAlias = Callable[[sqlite3.Connection], list[Violation]]
 
@@ -42,6 +43,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     fence,
     tokens,
     feed,
+    webhooks,
     commands,
     dependencies,
     schedules,
