@@ -80,6 +80,7 @@ _GONE: Final = Statement(
     "generation.gone",
     Rank.GENERATION_GONE,
     "UPDATE generation SET state = 'gone', ended_at = coalesce(ended_at, :now),"  # noqa: S608
+    " gate = iif(gate = 'stopping', gate, 'failed'),"
     " exit_code = :code, exit_signal = :signal, exit_reason = coalesce(exit_reason, :reason)"
     " WHERE id = :generation AND state <> 'gone'" + _NO_OPEN_ATTEMPT,
 )

@@ -14,7 +14,7 @@ from app.storage.generations import (
     lose_generation,
     stop_generation,
 )
-from app.storage.jobs import request_stop
+from app.storage.jobs import claim_job, insert_job, request_stop
 from app.storage.operations import Committed, Void
 from app.storage.reading import (
     load_attempts,
@@ -25,12 +25,14 @@ from app.storage.reading import (
     load_reports,
 )
 from shared.failures import Failure
-from shared.ids import GenerationId
+from shared.ids import CommandId, GenerationId
 from tests.integration.storage.making import (
     GENERATION,
     NOW,
     job_id,
+    make_claim,
     make_ending,
+    make_job,
     make_receipt,
     start_generation,
     start_job,
@@ -121,6 +123,16 @@ async def test_a_generation_is_lost_once_and_keeps_its_reason_when_gone(
     row = await load_generation(database.readers, GENERATION)
     assert row is not None
     assert (row.exit_reason, row.exit_signal) == ("silent", 9)
+
+
+async def test_a_generation_that_is_gone_takes_no_jobs(database: Database) -> None:
+    """Also one whose loss was never declared: its gate is closed with its death."""
+    await start_generation(database)
+    gone = generation_gone(GENERATION, NOW, None, 9, "killed")
+    assert await database.writer.submit(gone) == COMMITTED
+    await database.writer.submit(insert_job(make_job()))
+    claim = claim_job(make_claim(), CommandId(1))
+    assert await database.writer.submit(claim) == Void("attempt.insert", job_id(1))
 
 
 async def test_generations_that_may_still_live_are_listed_oldest_first(
