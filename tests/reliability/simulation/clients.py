@@ -47,7 +47,7 @@ class Wish:
 @dataclass
 class Client:
     """One wish on its way. ``shown`` is the text by choice, ``next_seq`` the number that must come
-    next."""
+    next; ``waits`` that no parent could be asked yet, ``asks`` the one whose answer is due."""
 
     number: int
     wish: Wish
@@ -60,6 +60,8 @@ class Client:
     shown: str = ""
     ending: Ending | None = None
     begun: bool = False
+    waits: bool = False
+    asks: Parent | None = None
 
     @property
     def journaled(self) -> bool:
@@ -82,6 +84,7 @@ class Client:
 
     def _with_parent(self, deed: Callable[[Parent], Any]) -> None:
         parent = self.machine.parent
+        self.waits = parent is None or not parent.up
         if parent is not None and parent.up:
             parent.spawn(deed(parent))
         else:
@@ -91,18 +94,23 @@ class Client:
 
     async def _submit(self, parent: Parent) -> None:
         product = _product(parent)
+        self.asks = parent
         try:
             ticket = await product.submission.submit(self._draft())
         except (JobServerError, StoreError) as error:
             self.refused.append(type(error).__name__)
             self.machine.world.note("refused", self.number, type(error).__name__)
             if self.wish.keyed and parent.alive:
+                self.waits = True
                 self.machine.world.after(2.0, self._submit_again)
             return
+        finally:
+            self.asks = None
         self._accepted(ticket)
         await self._listen(product, ticket.follower)
 
     def _submit_again(self) -> None:
+        self.waits = False
         if not self.accepted:
             self._with_parent(self._submit)
 
@@ -221,7 +229,8 @@ def _product(parent: Parent) -> Product:
 
 def whole(client: Client) -> bool:
     """Whether nothing more may come for this client."""
-    if not client.begun:
+    asks = client.asks is not None and client.asks.alive
+    if not client.begun or client.waits or asks:
         return False
     if client.accepted and client.wish.follows and client.journaled:
         return client.ending is not None

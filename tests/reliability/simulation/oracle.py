@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,9 @@ from app.storage.verify import verify_file
 from shared.failures import Failure
 from tests.reliability.simulation.clients import Client
 from tests.reliability.simulation.scripted import undisturbed
+
+BY_DRAIN: Final = frozenset({"draining", "parent_lost"})
+"""How work may end that a drain meets and that does not outlive it."""
 
 
 def assert_in_order(path: Path, clients: Sequence[Client]) -> None:
@@ -49,13 +53,16 @@ def _assert_true(store: sqlite3.Connection, client: Client) -> None:
 
 
 def _assert_allowed(client: Client, state: JobState, code: str | None) -> None:
+    hits = client.machine.world.hits
+    drained = hits["fault drain"] or hits["fault parent terminated"]
+    what = (client.number, client.wish, client.job, state, code)
     if state is JobState.CANCELLED:
-        assert client.asked_to_end or client.machine.world.hits["fault drain"], client
+        assert client.asked_to_end or drained, what
     elif state is JobState.FAILED:
-        drained = client.machine.world.hits["fault drain"]
-        assert code in client.wish.codes or (drained and code == "parent_lost"), (client, code)
+        codes = client.wish.codes | (BY_DRAIN if drained else frozenset[str]())
+        assert code in codes, what
     else:
-        assert "[[crash_at" not in client.wish.content, client
+        assert "[[crash_at" not in client.wish.content, what
 
 
 def _assert_said(store: sqlite3.Connection, client: Client, row: sqlite3.Row) -> None:
