@@ -229,7 +229,7 @@ class _Assembly:
         self.relay.on_pumped = self.precedence.look
         self.endings.on_ended.append(lambda live, _: self.queues.settle(live))
         # Also of a job that was never sent, whose worker says nothing of the row it has again.
-        self.endings.on_ended.append(lambda live, _: self.relay.pump(live.new.model))
+        self.endings.on_ended.append(lambda live, _: self.relay.pump_soon(live.new.model))
         self.returns.on_returned.append(lambda live, _: self.queues.settle(live))
         self.rescue.on_lost = self.workers.lost
         self.starts.on_exit = self.workers.exited

@@ -7,6 +7,7 @@ back. Nothing polls: the relay is pumped when a job arrives, when credit grows a
 becomes ready.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -76,6 +77,7 @@ class Relay:
         self.on_pumped: Callable[[Worker], None] = _nothing
         self.paused = False
         self._let_through: set[JobId] = set()
+        self._due: set[str] = set()
 
     def admit(
         self, live: LiveJob, key: NewIdempotency | None = None, due: DueJob | None = None
@@ -119,6 +121,17 @@ class Relay:
             while (live := self._queues.take(worker, held)) is not None:
                 self._claim_waiting(live, worker)
         self.on_pumped(worker)
+
+    def pump_soon(self, model: str) -> None:
+        """``pump`` once what is happening now has happened: many jobs end with one frame."""
+        if not self._due:
+            asyncio.get_running_loop().call_soon(self._pump_due)
+        self._due.add(model)
+
+    def _pump_due(self) -> None:
+        due, self._due = self._due, set()
+        for model in due:
+            self.pump(model)
 
     def let_through(self, jobs: set[JobId]) -> None:
         """While paused, these jobs are claimed all the same."""

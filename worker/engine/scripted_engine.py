@@ -151,7 +151,7 @@ class ScriptedEngine:
         self._rows.pop(row, None)
 
     def step(self) -> StepResult:
-        """One token for every decoding row, then one chunk of the oldest prompt that waits.
+        """One token for every decoding row, then a chunk of what waits.
 
         Raises:
             EngineLost, RuntimeError: when a prompt orders it.
@@ -197,14 +197,24 @@ class ScriptedEngine:
         return RowToken(spec.row, token)
 
     def _prefill(self) -> list[RowProgress]:
+        """One chunk of the oldest prompt that waits; of all of them where a chunk takes no time."""
         running = sum(row.fed == row.context for row in self._rows.values())
         waiting = [row for row in self._rows.values() if row.fed < row.context]
-        if not waiting or running >= self._settings.rows:
-            return []
-        self._hands.sleep(self._script.prefill_s)
-        row = waiting[0]
+        free = max(0, self._settings.rows - running)
+        if self._script.prefill_s:
+            free = min(free, 1)
+        return [self._prefill_chunk(row) for row in waiting[:free]]
+
+    def _prefill_chunk(self, row: _Row) -> RowProgress:
+        _pass_time(self._script.prefill_s)
         row.fed = min(row.context, row.fed + self._settings.prefill_chunk_tokens)
-        return [RowProgress(row.spec.row, row.fed, row.context)]
+        return RowProgress(row.spec.row, row.fed, row.context)
+
+
+def _pass_time(seconds: float) -> None:
+    """Even a sleep of nothing costs a system call and the interpreter's lock."""
+    if seconds:
+        time.sleep(seconds)
 
 
 def _disturb(row: _Row, hands: Hands) -> None:

@@ -73,7 +73,8 @@ class ScriptedText:
             tokens.append(END_OF_TURN)
         tokens += (_ASSISTANT, _NEWLINE)
         orders = orders_of(tokens, self._script)
-        time.sleep(self._script.prepare_s + orders.prepare_s)
+        if takes_s := self._script.prepare_s + orders.prepare_s:
+            time.sleep(takes_s)
         if orders.refuse is not None:
             raise ValueError(orders.refuse)
         return tokens
