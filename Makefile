@@ -9,7 +9,7 @@ CODE := app worker shared migrations tests
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install model serve test test-fast reliability check format bench torture lock clean
+.PHONY: help install model serve test test-fast reliability check format bench bench-queue torture lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -52,6 +52,9 @@ format: $(INSTALLED)  ## apply formatting and safe fixes
 bench: model  ## measure serving (benchmarks/README.md), about ten minutes (ARGS="--rounds 1" and the like)
 	@exec $(BIN)/python -m benchmarks.serving $(ARGS)
 
+bench-queue: $(INSTALLED)  ## measure the queue, about ten minutes (ARGS="--only draining" and the like)
+	@exec $(BIN)/python -m benchmarks.queue $(ARGS)
+
 torture: model  ## long fault campaigns: days, all in all
 	@$(BIN)/python -m pytest -m torture --timeout=7200 $(ARGS)
 	@exec $(BIN)/python -m pytest tests/reliability --large $(ARGS)
@@ -59,7 +62,7 @@ torture: model  ## long fault campaigns: days, all in all
 lock: $(INSTALLED)  ## resolve pyproject.toml into requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --no-emit-find-links \
-		--group dev --group test --output-file requirements.lock pyproject.toml
+		--group bench --group dev --group test --output-file requirements.lock pyproject.toml
 	@echo "requirements.lock: $$(grep -c '==' requirements.lock) packages"
 
 clean:  ## remove .venv and caches

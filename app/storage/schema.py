@@ -16,6 +16,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import StaticPool
 
 import migrations
+from app.storage.creation import create
 from app.storage.driver import Driver
 from app.storage.errors import MigrationFailed, NotOurDatabase, SchemaTooNew, StoreDamaged
 
@@ -53,14 +54,38 @@ def pending(driver: Driver) -> bool:
 
 def migrate(driver: sqlite3.Connection, path: Path, now: datetime) -> Path | None:
     """Bring the file to this program's schema; returns the backup's path, if there was anything to
-    back up.
+    back up. In an empty file the schema is made as it is now.
 
     Raises:
         MigrationFailed: rows or references would have been lost; the file is as it was.
     """
-    backup = _back_up(driver, path, now) if _tables(driver) else None
-    run(driver, lambda config: _upgrade(config, migrations.HEAD), HEAD)
+    if not _tables(driver):
+        _make(driver)
+        return None
+    backup = _back_up(driver, path, now)
+    upgrade(driver)
     return backup
+
+
+def upgrade(driver: sqlite3.Connection) -> None:
+    """Run every pending migration."""
+    run(driver, lambda config: _upgrade(config, migrations.HEAD), HEAD)
+
+
+def _make(driver: sqlite3.Connection) -> None:
+    driver.execute("BEGIN IMMEDIATE")
+    try:
+        create(driver)
+        _number_as(driver, HEAD)
+        driver.execute("COMMIT")
+    except BaseException:
+        driver.rollback()
+        raise
+
+
+def _number_as(driver: sqlite3.Connection, version: int) -> None:
+    driver.execute(f"PRAGMA user_version = {version}")
+    driver.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
 def downgrade(driver: sqlite3.Connection, revision: str) -> None:
@@ -78,8 +103,7 @@ def run(driver: sqlite3.Connection, work: Work, version: int) -> None:
             work(config)
             _compare(before, _row_counts(driver))
             _check_references(driver)
-            driver.execute(f"PRAGMA user_version = {version}")
-            driver.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            _number_as(driver, version)
     finally:
         driver.execute("PRAGMA foreign_keys = ON")
 
