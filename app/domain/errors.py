@@ -250,6 +250,7 @@ RETRYABLE: Final[dict[str, bool]] = {
     "too_many_losses": False,
     "storage_damaged": False,
     "attempt_timeout": True,
+    "server_overloaded": False,
     "draining": False,
 }
 """Codes a job can fail with, and whether another attempt of the same job could succeed."""

@@ -2,7 +2,7 @@
 
 The first terminal event decides. A pending stop decides over everything but finished work; a
 failure of the job itself is tried again while it may; a pre-empted or stopped row goes back with
-nothing counted.
+nothing counted. So does a job that its worker refused for now: it snoozes, each time longer.
 """
 
 from typing import Literal
@@ -16,9 +16,6 @@ from app.services.returns import Returns
 from app.storage.endings import AttemptOutcome
 from shared.failures import Failure
 from shared.messages import Refused
-
-LATER_WAIT_S = 1.0
-"""Back-off of a job that its worker refused for now."""
 
 TIMED_OUT = Failure(
     code="attempt_timeout", message="The attempt took longer than it may.", retryable=True
@@ -63,7 +60,7 @@ class Attempts:
         if event.kind == "never" or live.stop is not None:
             self._end(fold, live, refused(event.failure, live.stop), "refused")
         else:
-            self._return(fold, live, "refused", counted=False, wait_s=LATER_WAIT_S)
+            self._return(fold, live, "refused", counted=False)
 
     def not_held(self, fold: Fold, live: LiveJob) -> None:
         """A cancel found nothing to stop: the row is no longer held by a worker."""
@@ -99,12 +96,9 @@ class Attempts:
         *,
         failure: Failure | None = None,
         counted: bool = True,
-        wait_s: float = 0.0,
     ) -> None:
         fold.worker.let_go(live)
-        back = self._returns.give_back(
-            live, outcome, failure=failure, counted=counted, wait_s=wait_s
-        )
+        back = self._returns.give_back(live, outcome, failure=failure, counted=counted)
         fold.operation.gave_back(back)
         fold.returned.append((live, back))
         fold.lazy = False

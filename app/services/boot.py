@@ -18,6 +18,7 @@ from app.dispatch.sessions import Session
 from app.domain.gate import Gate
 from app.domain.job import Durability, JobState, StopReason
 from app.domain.receipts import Rank
+from app.domain.retry import BACKOFF_MAX_S
 from app.domain.transitions import stopped
 from app.domain.worker_state import WorkerState
 from app.services.cancellation import Cancellation
@@ -184,8 +185,15 @@ class Boot:
         """The socket is open: jobs that wait may be claimed from now on."""
         for live in self._queueable:
             if live.state is JobState.AVAILABLE:
-                self._relay.queue(live)
+                self._returns.snooze(live, self._snoozes_s(live))
         self._queueable.clear()
+
+    def _snoozes_s(self, live: LiveJob) -> float:
+        """For how long the job still snoozes that a worker of an earlier parent had no room for."""
+        if not live.attempt:
+            return 0.0
+        left = live.new.scheduled_at - self._clock.now()
+        return min(left.total_seconds(), BACKOFF_MAX_S)
 
     def _worker(self, row: GenerationRow) -> Worker:
         session = Session(

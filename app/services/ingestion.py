@@ -90,8 +90,8 @@ class Ingestion:
 
     def frame(self, worker: Worker, frame: Frame) -> None:
         """Fold the next frame of this worker."""
-        if (gap := _gap(worker, frame)) is not None:
-            self._broken(worker, gap, None)
+        if (untrue := _untrue(worker, frame)) is not None:
+            self._broken(worker, untrue, None)
             return
         fold = Fold(worker, FrameOperation(worker.generation, frame.seq))
         self._pending[worker.generation].append(fold)
@@ -168,6 +168,8 @@ class Ingestion:
             self._reject(fold, live, str(error))
 
     def _fold(self, fold: Fold, live: LiveJob, event: Event) -> None:
+        if _premature(live, event):
+            raise OutOfOrder("it was never accepted")
         match event:
             case Delta():
                 self._delta(fold, live, event)
@@ -205,6 +207,7 @@ class Ingestion:
         if live.accepted:
             return  # a repeated command has one more answer
         live.accepted = True
+        live.snoozes = 0
         now = self._clock.now()
         fingerprint = fold.worker.ready.fingerprint if fold.worker.ready else ""
         fold.operation.accepted(
@@ -276,22 +279,35 @@ def _current(worker: Worker, job: JobId, attempt: int) -> LiveJob | None:
     return live
 
 
-def _gap(worker: Worker, frame: Frame) -> str | None:
-    """Why this frame cannot be true: a journaled job's tokens skip some that never came."""
+def _untrue(worker: Worker, frame: Frame) -> str | None:
+    """Why this frame cannot be true: a journaled job says something though it never was accepted,
+    or its tokens skip some that never came."""
+    accepted: set[JobId] = set()
     counts: dict[tuple[JobId, int], int] = {}
     for event in frame.events:
-        if not isinstance(event, Delta):
+        if isinstance(event, Answer):
             continue
         live = _current(worker, event.job, event.attempt)
         if live is None or not live.journaled:
             continue
-        key = (event.job, event.choice)
-        known = live.output.choices.get(event.choice)
-        count = counts.get(key, known.count if known is not None else 0)
-        if event.index > count:
-            return f"tokens {count} to {event.index - 1} of {event.job} are missing"
-        counts[key] = max(count, event.index + len(event.tokens))
+        if isinstance(event, Accepted):
+            accepted.add(live.id)
+        elif _premature(live, event) and live.id not in accepted:
+            return f"{live.id} was never accepted"
+        elif isinstance(event, Delta):
+            key = (live.id, event.choice)
+            known = live.output.choices.get(event.choice)
+            count = counts.get(key, known.count if known is not None else 0)
+            if event.index > count:
+                return f"tokens {count} to {event.index - 1} of {live.id} are missing"
+            counts[key] = max(count, event.index + len(event.tokens))
     return None
+
+
+def _premature(live: LiveJob, event: Event) -> bool:
+    """Whether this must not be said before ``Accepted``, which it is. An attempt may stop and fail
+    without it."""
+    return not live.accepted and isinstance(event, Delta | Progress | Finished)
 
 
 def _chunk(live: LiveJob, event: Delta, first_event: int, count: int) -> NewChunk:

@@ -36,6 +36,8 @@ class LiveJob:
     ``giving_way`` when that is for a higher class and counts, ``timed_out`` when it took too long,
     ``sent`` once ``RunJob`` has left, ``accepted`` when its answer was folded.
 
+    ``snoozes`` are tries in a row that a worker refused for now.
+
     Of its place among others: ``since`` is when it began to wait (monotonic seconds), ``cost`` what
     it is expected to take in tokens, ``charged`` that of the current attempt to its tenant,
     ``attempt_prompt`` the prompt tokens that the attempt is charged; ``record`` is what it did to
@@ -52,6 +54,7 @@ class LiveJob:
     failures: int = 0
     losses: int = 0
     preemptions: int = 0
+    snoozes: int = 0
     record: Record = field(default_factory=Record)
     awaits: frozenset[JobId] = frozenset()
     due: bool = False

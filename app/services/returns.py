@@ -26,6 +26,12 @@ from shared.failures import Failure
 
 _log = structlog.get_logger("returns")
 
+NOBODY_WENT_ON = Failure(
+    code="worker_crashed", message="The worker died and none could go on in time."
+)
+REFUSED_TOO_LONG = Failure(
+    code="server_overloaded", message="The worker had no room for this request in time."
+)
 TOO_MANY_LOSSES = Failure(
     code="too_many_losses", message="Workers died too often while this job was running."
 )
@@ -73,11 +79,13 @@ class Returns:
         *,
         failure: Failure | None = None,
         counted: bool = True,
-        wait_s: float = 0.0,
     ) -> GiveBack:
         """The job's pending state moves back; to be written by the caller."""
-        attempt, now = live.attempt, self._clock.now()
-        if outcome == "failed":
+        attempt, now, wait_s = live.attempt, self._clock.now(), 0.0
+        if outcome == "refused":
+            live.snoozes += 1
+            wait_s = backoff_s(live.snoozes, self._draw())
+        elif outcome == "failed":
             live.failures += 1
             wait_s = backoff_s(live.failures, self._draw())
         elif outcome == "lost" and counted:
@@ -106,14 +114,19 @@ class Returns:
         if live.state is JobState.RETRYABLE:
             self.wait_until_due(live, (back.due_at - back.now).total_seconds())
         elif live.state is JobState.AVAILABLE:
-            wait_s = (back.due_at - back.now).total_seconds()
-            if wait_s > 0:
-                asyncio.get_running_loop().call_later(wait_s, self._queue_again, live)
-            else:
-                self._queue_again(live)
+            self.snooze(live, (back.due_at - back.now).total_seconds())
         if live.attached and not live.state.final:
             loop = asyncio.get_running_loop()
             loop.call_later(self._resume_wait_s, self._resume_overdue, live, live.attempt)
+
+    def snooze(self, live: LiveJob, wait_s: float) -> None:
+        """An available job is queued after ``wait_s``, or now. Nothing of it is counted; in the
+        store it is available from its ``available_at`` on, which the next start sees."""
+        if wait_s > 0:
+            loop = asyncio.get_running_loop()
+            loop.call_later(not_before(wait_s), self._queue_again, live)
+        else:
+            self._queue_again(live)
 
     def wait_until_due(self, live: LiveJob, wait_s: float) -> None:
         """A scheduled or retryable job becomes available after ``wait_s``."""
@@ -151,12 +164,10 @@ class Returns:
             self._relay.queue(live)
 
     def _resume_overdue(self, live: LiveJob, attempt: int) -> None:
-        """An attached job's client waits no longer than this for a replacement."""
-        if live.attempt != attempt or live.state is not JobState.AVAILABLE:
+        """An attached job's client waits no longer than this for a worker that goes on; tries that
+        were refused in between give it no more time."""
+        if live.attempt - live.snoozes > attempt or live.state is not JobState.AVAILABLE:
             return
-        if self._relay.withdraw(live):
-            failure = Failure(
-                code="worker_crashed",
-                message="The worker died and none could go on in time.",
-            )
+        if self._relay.withdraw(live) or live.snoozes:
+            failure = REFUSED_TOO_LONG if live.snoozes else NOBODY_WENT_ON
             self._endings.end_waiting(live, JobState.FAILED, failure)
