@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.storage.frames import NewChunk
 from app.storage.job_query import JOB
-from app.storage.readers import Readers
+from app.storage.readers import Readers, undisturbed
 from app.storage.rows import JobRow, chunk_from, job_from
 from app.storage.tables import chunk, job
 from shared.ids import JobId
@@ -44,6 +44,12 @@ async def load_page(
     Raises:
         PayloadDamaged: a row is not what was written.
     """
+    return await undisturbed(_load_page(readers, job_id, from_event, from_number))
+
+
+async def _load_page(
+    readers: Readers, job_id: JobId, from_event: int, from_number: int
+) -> JournalPage | None:
     until = from_event + EVENTS_PER_PAGE
     query = (
         _CHUNKS.where(chunk.c.job == job_id, chunk.c.number >= from_number)

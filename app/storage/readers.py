@@ -1,14 +1,30 @@
 """Reading: a few connections that cannot write, each read in a snapshot of its own."""
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Executable, RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.storage.connections import reader_engine
+
+T = TypeVar("T")
+
+
+async def undisturbed(read: Coroutine[Any, Any, T]) -> T:
+    """What this reads. Who is cancelled meanwhile is so once it has been read: a connection that is
+    let go of in the middle keeps its snapshot, and with it the log from being emptied."""
+    task = asyncio.get_running_loop().create_task(read)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # nobody waits for it any more
+        raise
 
 
 class Readers:
@@ -29,18 +45,24 @@ class Readers:
 
     async def rows(self, query: Executable) -> Sequence[RowMapping]:
         """All rows of a query, by column name."""
-        async with self.snapshot() as connection:
-            return (await connection.execute(query)).mappings().all()
+        return await undisturbed(self._rows(query))
 
     async def row(self, query: Executable) -> RowMapping | None:
         """The first row of a query, or None."""
-        async with self.snapshot() as connection:
-            return (await connection.execute(query)).mappings().first()
+        return await undisturbed(self._row(query))
 
     async def value(self, query: Executable) -> Any:
         """The first column of the first row, or None."""
+        row = await self.row(query)
+        return None if row is None else next(iter(row.values()))
+
+    async def _rows(self, query: Executable) -> Sequence[RowMapping]:
         async with self.snapshot() as connection:
-            return (await connection.execute(query)).scalar()
+            return (await connection.execute(query)).mappings().all()
+
+    async def _row(self, query: Executable) -> RowMapping | None:
+        async with self.snapshot() as connection:
+            return (await connection.execute(query)).mappings().first()
 
     async def close(self) -> None:
         """Close all connections."""
