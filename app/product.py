@@ -52,6 +52,7 @@ from app.services.store_gauges import store_gauges
 from app.services.submission import Submission
 from app.services.tasks import Tasks
 from app.services.timetable import Timetable
+from app.services.waiting_gauges import waiting_gauges
 from app.services.workers import Workers
 from app.settings import Settings
 from app.storage.database import Database
@@ -294,6 +295,7 @@ class _Assembly:
         )
         metrics += store_gauges(self.database, self.retention, self.compaction)
         metrics += self.reporting.gauges()
+        metrics += waiting_gauges(self.dependents, self.timetable)
         default = self.settings.models.default
         return Overview(self.models, default, self._closed, self.starts.reason, metrics, version)
 
