@@ -5,6 +5,7 @@ slow, be full, be busy, break; and the parent may die in the middle of a commit.
 """
 
 import sqlite3
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,12 +21,12 @@ from app.storage.committing import CommitHooks
 from app.storage.driver import Driver
 from app.storage.operations import Operation
 from app.storage.readers import Readers
+from tests.reliability.compiled import reading_engine
 from tests.reliability.simulation.world import ParentDied, World
 
 _STATE: Final = "SELECT state, failure ->> 0 FROM job WHERE id = ?"
 
 FAST_S: Final = 0.000_3
-_COMPILED: Final[dict[Any, Any]] = {}
 
 
 class Disk:
@@ -37,6 +38,7 @@ class Disk:
         broken: the next commit meets an error of the file itself.
         slow_s: up to so long is added to each commit and read.
         dies: where in the next commit the parent dies.
+        committed: operations so far, by name.
     """
 
     def __init__(self, world: World) -> None:
@@ -47,6 +49,7 @@ class Disk:
         self.broken = False
         self.slow_s = 0.0
         self.dies: str | None = None
+        self.committed: Counter[str] = Counter()
         self._states: dict[str, str] = {}
 
     def takes_s(self) -> float:
@@ -77,7 +80,9 @@ class Disk:
         self._die_if("before commit")
 
     def _after_commit(self, driver: Driver, operations: Sequence[Operation]) -> None:
-        self.world.note("commit", *(operation.name for operation in operations))
+        names = [operation.name for operation in operations]
+        self.committed.update(names)
+        self.world.note("commit", *names)
         self._watch(driver, operations)
         self._die_if("after commit")
 
@@ -133,10 +138,8 @@ class SimReaders(Readers):
         self._disk = disk
         self._sleep = sleep
         self._open: set[sa.Connection] = set()
-        url = sa.URL.create("sqlite", database=str(path))
-        self._engine = sa.create_engine(url, poolclass=sa.QueuePool, pool_reset_on_return=None)
-        self._sync = self._engine.execution_options(
-            compiled_cache=_COMPILED, isolation_level="AUTOCOMMIT"
+        self._engine = reading_engine(
+            lambda: sqlite3.connect(path, isolation_level=None), sa.QueuePool
         )
 
     @asynccontextmanager
@@ -144,7 +147,7 @@ class SimReaders(Readers):
     async def snapshot(self) -> AsyncGenerator[AsyncConnection]:
         self.reads += 1
         await self._sleep(self._disk.takes_s())
-        connection = self._sync.connect()
+        connection = self._engine.connect()
         self._open.add(connection)
         connection.exec_driver_sql("BEGIN")
         try:

@@ -18,7 +18,7 @@ from app.product import Product, assemble
 from app.services.draining import Draining, Mode
 from app.services.outside import Outside
 from app.settings import Settings
-from app.storage.database import Database
+from app.storage.database import DATABASE_NAME, Database
 from app.storage.errors import StoreError
 from app.supervision.process import Exit
 from tests.reliability.simulation.disk import Disk, SimReaders
@@ -228,6 +228,11 @@ class Machine:
         self._watchers: dict[int, list[tuple[Parent | None, Callable[[int], None]]]] = {}
         self._pids = FIRST_PID
         world.on_parent_died = self.kill_parent
+
+    @property
+    def store(self) -> Path:
+        """The database's file."""
+        return self.settings.storage.data_dir / DATABASE_NAME
 
     # --- parents -------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -59,19 +59,27 @@ def play(seed: int, *, trace: list[str] | None = None) -> Played:
     Raises:
         AssertionError: something that must hold did not.
     """
+    with machine_of(seed, trace) as machine:
+        clients = _run(machine.world, machine)
+        oracle.assert_in_order(machine.store, clients)
+    world = machine.world
+    return Played(seed, world.events, world.hits, world.digest)
+
+
+@contextmanager
+def machine_of(seed: int, trace: list[str] | None = None, **worker: Any) -> Generator[Machine]:
+    """A machine with an empty store, on which nothing must break. ``worker`` are settings."""
     with _quiet_logs() as errors, _place() as data_dir:
         world = World(seed)
         world.trace = trace
-        machine = Machine(world, _settings(world, data_dir))
+        machine = Machine(world, _settings(world, data_dir, worker))
         try:
-            clients = _run(world, machine)
-            oracle.assert_in_order(data_dir / DATABASE_NAME, clients)
+            yield machine
         finally:
             machine.bury()
         assert machine.broken == [], machine.broken
         assert errors == [], errors
-        world.note("store", *_contents(data_dir / DATABASE_NAME))
-        return Played(seed, world.acts, world.hits, world.digest)
+        world.note("store", *_contents(machine.store))
 
 
 def _run(world: World, machine: Machine) -> list[Client]:
@@ -124,7 +132,7 @@ def _unsettled(machine: Machine, clients: list[Client]) -> str:
 # --- the place -----------------------------------------------------------------------------------
 
 
-def _settings(world: World, data_dir: Path) -> Settings:
+def _settings(world: World, data_dir: Path, worker: Mapping[str, Any]) -> Settings:
     chance = world.chance("settings")
     return Settings(
         storage=StorageSettings(data_dir=data_dir, cache_dir=data_dir / "cache"),
@@ -134,8 +142,8 @@ def _settings(world: World, data_dir: Path) -> Settings:
         worker=WorkerSettings(
             engine="scripted",
             scripted='{"step_s":0.05,"prefill_s":0.01,"load_s":0.1}',
-            rows=chance.randint(1, 3),
-            prefetch=chance.randint(0, 2),
+            rows=worker.get("rows", chance.randint(1, 3)),
+            prefetch=worker.get("prefetch", chance.randint(0, 2)),
             orphan_grace_s=20.0,
             stop_grace_s=3.0,
             restart_limit=1_000,

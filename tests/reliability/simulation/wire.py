@@ -132,9 +132,10 @@ class Wire:
     def __init__(self, world: World) -> None:
         self._world = world
         self._chance = world.chance("wire")
-        self._router: RouterSocket | None = None
+        self.router_now: RouterSocket | None = None
         self._dealers: dict[bytes, Dealer] = {}
         self.slow_s = 0.0
+        self.held: list[tuple[Dealer, bytes]] | None = None
         self.lose_next = 0
         self.repeat_next = 0
 
@@ -151,8 +152,22 @@ class Wire:
 
     # --- what connections do -------------------------------------------------------------------
 
+    def hold(self) -> None:
+        """From now on nothing of the workers arrives, until ``release``."""
+        self.held = []
+
+    def release(self, *, lose: bool = False) -> None:
+        """What was held back arrives now, where its connection still stands; or is lost."""
+        held, self.held = self.held or [], None
+        for dealer, part in held:
+            if dealer.connected and not lose:
+                self.to_parent(dealer, part)
+
     def to_parent(self, dealer: Dealer, part: bytes) -> None:
-        router = self._router
+        if self.held is not None:
+            self.held.append((dealer, part))
+            return
+        router = self.router_now
         if router is not None:
             self._carry(dealer.out, lambda: router.take(dealer.identity, part))
 
@@ -174,13 +189,13 @@ class Wire:
             way.carry(deliver)
 
     def bound(self, router: RouterSocket) -> None:
-        self._router = router
+        self.router_now = router
         for dealer in list(self._dealers.values()):
             self._connect_soon(dealer, self._chance.uniform(0.0, RECONNECT_S))
 
     def unbound(self, router: RouterSocket) -> None:
-        if self._router is router:
-            self._router = None
+        if self.router_now is router:
+            self.router_now = None
             for dealer in list(self._dealers.values()):
                 self._cut(dealer, late=False)
 
@@ -219,7 +234,7 @@ class Wire:
         self._world.after(wait_s, lambda: self._connect(dealer))
 
     def _connect(self, dealer: Dealer) -> None:
-        if dealer.connected or not dealer.open or self._router is None:
+        if dealer.connected or not dealer.open or self.router_now is None:
             return
         dealer.out, dealer.back = (Direction(self._world, self._latency_s) for _ in range(2))
         dealer.connected = True

@@ -114,14 +114,15 @@ def _refused(chance: Random, n: int) -> Wish:
 
 
 def _scheduled(chance: Random, n: int) -> Wish:
+    starts_in_s = chance.uniform(0.5, 10.0)
     return Wish(
         _content(chance, n),
         chance.randrange(1000),
         Durability.DURABLE,
         chance.uniform(0.0, WINDOW_S),
-        starts_in_s=chance.uniform(0.5, 10.0),
+        starts_in_s=starts_in_s,
         cancels_after_s=chance.choice((None, None, chance.uniform(0.0, 8.0))),
-        deadline_s=chance.choice((None, 10.5)),
+        deadline_s=chance.choice((None, starts_in_s + chance.uniform(0.01, 1.0))),
         codes=frozenset(_LATE),
     )
 
@@ -173,7 +174,7 @@ _KINDS: Final[tuple[Callable[[Random, int], Wish], ...]] = (
     _attached_failing,
     _failing,
     _refused,
-    _scheduled,
+    *(_scheduled,) * 2,
     _hurried,
     _limited,
 )

@@ -51,6 +51,7 @@ class World:
     Attributes:
         now: monotonic seconds.
         acts: how many acts were done.
+        events: acts and callbacks of parents.
         hits: what happened how often, by name: faults, transitions.
         parent: the parent that lives, if it is not stopped.
     """
@@ -59,6 +60,7 @@ class World:
         self.seed = seed
         self.now = BEGINNING_S
         self.acts = 0
+        self.events = 0
         self.hits: Counter[str] = Counter()
         self.parent: Running | None = None
         self.on_parent_died: Callable[[], None] = lambda: None
@@ -117,6 +119,7 @@ class World:
     def _next(self, end: float) -> bool:
         due = self.parent.due() if self.parent is not None else None
         if due is not None and self.parent is not None and due <= self.now:
+            self.events += 1
             self.parent.run_one()
             return True
         while self._heap and self._heap[0][2].off:
@@ -130,5 +133,6 @@ class World:
         if planned is not None and planned <= self.now and (due is None or planned <= due):
             _, _, act = heappop(self._heap)
             self.acts += 1
+            self.events += 1
             act.do()
         return True

@@ -32,6 +32,7 @@ from app.storage.operations import Operation
 from app.storage.readers import Readers
 from app.storage.verify import verify_file
 from tests.integration.storage.making import NOW
+from tests.reliability.compiled import reading_engine
 
 SHARED_MAX: Final = 1_000
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where there is none, the usual place
@@ -123,7 +124,8 @@ class Bench:
         """Verify, and throw the store away."""
         self.driver.close()
         try:
-            assert verify_file(self.path).violations == []
+            violations = verify_file(self.path).violations
+            assert violations == [], violations
         finally:
             shutil.rmtree(self.path.parent, ignore_errors=True)
 
@@ -154,23 +156,17 @@ class _Connection:
         return self._connection.execute(query)
 
 
-_COMPILED: Final[dict[Any, Any]] = {}
-
-
 class BenchReaders(Readers):
     """The shipped readers on the writer's connection, between commits."""
 
     def __init__(self, path: Path, driver: Driver) -> None:
         self.path = path
         self.reads = 0
-        engine = sa.create_engine("sqlite://", creator=lambda: driver, poolclass=sa.StaticPool)
-        self._sync = engine.execution_options(
-            compiled_cache=_COMPILED, isolation_level="AUTOCOMMIT"
-        )
+        self._engine = reading_engine(lambda: driver, sa.StaticPool)
 
     @asynccontextmanager
     @override
     async def snapshot(self) -> AsyncGenerator[AsyncConnection]:
         self.reads += 1
-        with self._sync.connect() as connection:
+        with self._engine.connect() as connection:
             yield cast("AsyncConnection", _Connection(connection))
