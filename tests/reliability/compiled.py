@@ -1,4 +1,4 @@
-"""Reading without threads: engines that share what SQLAlchemy has compiled.
+"""Reading without threads: engines that share what SQLAlchemy has compiled."""
 
 from collections.abc import Callable
 from functools import lru_cache
