@@ -1,33 +1,39 @@
 """Reading beside the writer: who stops in the middle leaves nothing behind."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
-from pathlib import Path
 
-import sqlalchemy as sa
+import pytest
 
-from app.storage.operations import Operation
-from app.storage.tables import job
-from tests.integration.storage.making import opened
-
-TURNS = 12
-"""More than a read takes of the loop."""
+from app.storage.readers import undisturbed
 
 
-def log_can_be_emptied(path: Path) -> bool:
-    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as driver:
-        ((busy, _, _),) = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    return busy == 0
+async def test_who_is_cancelled_while_it_reads_is_so_once_it_was_read() -> None:
+    began, go_on, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def read() -> str:
+        began.set()
+        await go_on.wait()
+        over.set()
+        return "rows"
+
+    reading = asyncio.ensure_future(undisturbed(read()))
+    await began.wait()
+    reading.cancel()
+    await asyncio.sleep(0)
+    assert not reading.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert over.is_set()
 
 
-async def test_a_read_that_is_cancelled_at_any_moment_keeps_no_snapshot(tmp_path: Path) -> None:
-    async with opened(tmp_path / "data") as database:
-        for turns in range(TURNS):
-            reading = asyncio.ensure_future(database.readers.rows(sa.select(job.c.id)))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            reading.cancel()
-            await asyncio.wait([reading])
-            await database.writer.submit(Operation(name="nothing", subjects=(), steps=()))
-            assert log_can_be_emptied(database.path), f"after {turns} turns"
+async def test_what_goes_wrong_in_a_read_is_told_to_who_waits_and_to_nobody_else() -> None:
+    async def read() -> str:
+        raise OSError("the disk")
+
+    with pytest.raises(OSError, match="the disk"):
+        await undisturbed(read())
+    reading = asyncio.ensure_future(undisturbed(read()))
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.wait([reading])
