@@ -15,6 +15,7 @@ from app.cli.reports import reports
 from app.cli.schedules import schedules
 from app.cli.serve import serve
 from app.cli.submit import submit
+from app.cli.webhooks import webhooks
 
 EPILOG = (
     "Exit status: 0 done; 1 failed, refused or problems found, and a job that failed or was "
@@ -42,6 +43,7 @@ cli.add_command(follow)
 cli.add_command(cancel)
 cli.add_command(schedules)
 cli.add_command(reports)
+cli.add_command(webhooks)
 cli.add_command(drain)
 cli.add_command(resume)
 cli.add_command(models)
