@@ -7,7 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
+from app.cli.main import cli
 from tests.durable.place import Place
 
 NewPlace = Callable[..., Place]
@@ -120,6 +122,16 @@ def test_jobs_of_one_bulk_may_wait_for_the_same(place: Place) -> None:
     body = {"jobs": [place.body(SOON, after=[first]) for _ in range(5)]}
     ids = place.post("/v1/jobs/bulk", body).json()["ids"]
     assert {place.ended(job)["state"] for job in ids} == {"completed"}
+
+
+def test_the_command_line_submits_and_shows_what_waits(place: Place) -> None:
+    first = place.submit(LONG)
+    environ = {"MLXQ_URL": place.server.base}
+    words = ("submit", "hello", "--after", first, "--on-failure", "run", "--max-tokens", "2")
+    second = CliRunner().invoke(cli, words, env=environ).output.strip()
+    shown = CliRunner().invoke(cli, ("jobs", "show", second), env=environ).output
+    assert f"after: {first} (open)" in shown
+    assert place.ended(second)["state"] == "completed"
 
 
 def soon(seconds: float) -> str:

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from app.cli.main import cli
 from tests.durable.place import SLACK_S, Place
 from tests.e2e.store import Row
 from tests.waiting import wait_until
@@ -121,12 +123,33 @@ def test_a_name_is_taken_once_and_a_model_must_be_there(place: Place) -> None:
     assert (error["code"], error["param"]) == ("model_not_found", "job.model")
 
 
+def mlxq(place: Place, *arguments: str) -> str:
+    """What a command prints."""
+    done = CliRunner().invoke(cli, arguments, env={"MLXQ_URL": place.server.base})
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_the_command_line_does_all_of_it(place: Place) -> None:
+    when = ("--every", "3600", "--catch-up", "none", "--tag", "team=a", "--seed", "7")
+    made = mlxq(place, "schedules", "add", "cli", "hello", *when).strip()
+    assert mlxq(place, "schedules").startswith("cli\tactive\tevery 3600 s\t")
+    assert "is due next at" not in mlxq(place, "schedules", "pause", "cli")
+    told = mlxq(place, "schedules", "show", made)
+    assert "state: paused" in told
+    assert "catch_up: none" in told
+    assert "cli is due next at" in mlxq(place, "schedules", "resume", "cli")
+    assert asked(place, "GET", "cli").json()["job"]["tags"] == {"team": "a"}
+    assert mlxq(place, "schedules", "rm", "cli") == "cli is deleted\n"
+    assert mlxq(place, "schedules", "list") == ""
+
+
 @pytest.mark.parametrize(
     "sabotage",
     [
         "die-before app.services.timetable:Timetable._fire 1",
         "die-after app.services.relay:Relay.admit 2",
-        "die-before app.services.submission:Submission._inserted 1",
+        "die-before app.services.submission:Submission._inserted 2",
         "die-before app.services.timetable:Timetable._read_again 1",
     ],
 )
@@ -135,6 +158,7 @@ def test_a_server_that_dies_between_a_due_and_its_job_leaves_it_to_the_next(
 ) -> None:
     place = new_place()
     place.start(sabotage)
+    place.warm()
     made = schedule(place, "killed")
     place.parent_died()
     (row,) = place.store.rows("SELECT * FROM schedule")

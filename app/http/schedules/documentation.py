@@ -16,7 +16,9 @@ class CreateOperation(Documented):
 
     body: ClassVar[Body] = ScheduleRequest
     note: ClassVar[str] = (
-        "Each due submits one job, whatever dies when; none does so twice. Its tenant is the job's."
+        "Each due submits one `job`, whatever dies when; none does so twice. The job is as for "
+        "`POST /v1/jobs`, but for `scheduled_at`, `after` and `on_failure`; without a seed each "
+        "draws its own. The schedule belongs to the job's tenant."
     )
 
 

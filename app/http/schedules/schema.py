@@ -42,20 +42,13 @@ Catching = Annotated[
         "none does. `one` if nothing is said."
     ),
 ]
-Job = Annotated[
-    JobSubmission,
-    Meta(
-        description="The job that is submitted at each due, as for `POST /v1/jobs`, but for "
-        "`scheduled_at`, `after` and `on_failure`. Without a seed each job draws its own."
-    ),
-]
 
 
 class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job to be submitted again and again; one of ``cron`` and ``every_s`` says when."""
 
     name: Name
-    job: Job
+    job: JobSubmission
     cron: CronText | None = None
     every_s: Interval | None = None
     timezone: Zone | None = None
@@ -66,7 +59,7 @@ class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class ScheduleChangeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is to be otherwise; what is left out or null stays."""
 
-    job: Job | None = None
+    job: JobSubmission | None = None
     cron: CronText | None = None
     every_s: Interval | None = None
     timezone: Zone | None = None
