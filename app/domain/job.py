@@ -1,12 +1,12 @@
 """A job: one accepted request, from submission to its one ending.
 
-Life over time. Submission commits a row as ``available`` (or ``scheduled`` for later, or
-``running`` at once where a row of a worker is free). The dispatcher claims an available job for a
-generation: ``running``, ``attempt`` + 1, and the command to run it is written in the same
-transaction. The attempt's first terminal event ends the job or sends it back. After a crash of the
-worker its generation is declared lost and its running jobs go back or, when attached and past
-saving, end (``services/rescue.py``); after a crash of the parent the next one puts in order what
-its boot finds (``services/boot.py``).
+Life over time. Submission commits a row as ``available`` (or ``scheduled`` for later, or while it
+waits for other jobs, or ``running`` at once where a row of a worker is free). The dispatcher claims
+an available job for a generation: ``running``, ``attempt`` + 1, and the command to run it is
+written in the same transaction. The attempt's first terminal event ends the job or sends it back.
+After a crash of the worker its generation is declared lost and its running jobs go back or, when
+attached and past saving, end (``services/rescue.py``); after a crash of the parent the next one
+puts in order what its boot finds (``services/boot.py``).
 
 ``attempt`` is the fence: a message or write that names a lower one changes nothing.
 """
