@@ -103,10 +103,10 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule as it is told to people."""
+    """A schedule as it is told to people; what it submits is left out in lists."""
 
     schedule: Schedule
-    template: Template
+    template: Template | None
     trouble: Trouble | None
 
 

@@ -94,13 +94,8 @@ class Schedules:
         return self._view(new, asked.template)
 
     async def list(self, tenant: str) -> Sequence[ScheduleView]:
-        """All schedules of a tenant, by name."""
-        views: list[ScheduleView] = []
-        for found in await load_schedules(self._readers, tenant):
-            template = await self._template(found)
-            if template is not None:
-                views.append(self._view(found, template))
-        return views
+        """All schedules of a tenant, by name, without what they submit."""
+        return [self._view(found, None) for found in await load_schedules(self._readers, tenant)]
 
     async def get(self, key: str, tenant: str) -> ScheduleView:
         """The schedule with this id or name.
@@ -120,7 +115,8 @@ class Schedules:
 
         Raises:
             ScheduleNotFound: the tenant has none.
-            InvalidRequest: its expression or its time zone cannot be read.
+            InvalidRequest: its expression or its time zone cannot be read, or the job is another
+                tenant's.
             ModelNotFound: there is no such model.
             StorageFull: the disk is full.
         """
@@ -130,7 +126,7 @@ class Schedules:
             if template is None:
                 raise ScheduleNotFound
             if asked.template is not None:
-                self._models.require(asked.template.draft.model)
+                self._check_job(asked.template, found)
             new = self._changed(found, asked)
             if await self._written(change_schedule(found, new, template)):
                 self._timetable.set(new)
@@ -168,9 +164,15 @@ class Schedules:
             updated_at=now,
         )
 
-    def _view(self, schedule: Schedule, template: Template) -> ScheduleView:
+    def _view(self, schedule: Schedule, template: Template | None) -> ScheduleView:
         trouble = self._timetable.trouble(schedule.id)
         return ScheduleView(schedule=schedule, template=template, trouble=trouble)
+
+    def _check_job(self, template: Template, found: Schedule) -> None:
+        if template.draft.tenant != found.tenant:
+            text = f"A schedule stays with its tenant, which is {found.tenant!r}."
+            raise InvalidRequest(f"Invalid 'job.tenant': {text}", param="job.tenant")
+        self._models.require(template.draft.model)
 
     async def _find(self, key: str, tenant: str) -> Schedule:
         found = await load_schedule(self._readers, tenant, key)

@@ -80,11 +80,17 @@ def test_a_schedule_is_changed_paused_and_goes_on_from_now(place: Place) -> None
     made = schedule(place, "yearly", cron=FAR, timezone="Europe/Berlin", catch_up="none")
     assert made["next_due"].endswith("12-31T23:00:00Z")
     assert asked(place, "GET", "yearly").json() == made
-    assert place.server.get("/v1/schedules").json()["data"] == [made]
+    listed = {key: value for key, value in made.items() if key != "job"}
+    assert place.server.get("/v1/schedules").json()["data"] == [listed]
     other = asked(place, "PATCH", "yearly", {"timezone": "UTC", "catch_up": "one"}).json()
     assert (other["next_due"][4:], other["catch_up"]) == ("-01-01T00:00:00Z", "one")
     assert asked(place, "PATCH", "yearly", {"paused": True}).json()["next_due"] is None
     assert asked(place, "PATCH", "yearly", {"paused": False}).json()["next_due"]
+    theirs = {"job": place.body("x", tenant="them")}
+    error = asked(place, "PATCH", "yearly", theirs).json()["error"]
+    assert error["param"] == "job.tenant"
+    other = {"job": place.body("[[tokens=2]]", priority=5)}
+    assert asked(place, "PATCH", "yearly", other).json()["job"]["priority"] == 5
     soon = asked(place, "PATCH", "yearly", {"every_s": 1}).json()
     assert soon["cron"] is None
     fired(place, made["id"])

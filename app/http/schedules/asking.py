@@ -47,7 +47,7 @@ def decode_schedule(body: bytes, draw_seed: Callable[[], int]) -> NewSchedule:
     return NewSchedule(
         name=asked.name,
         cron=asked.cron,
-        every_s=asked.every_s,
+        every_s=_whole_ms(asked.every_s),
         timezone=asked.timezone or "UTC",
         catch_up=CatchUp(asked.catch_up or CatchUp.ONE),
         paused=bool(asked.paused),
@@ -55,27 +55,34 @@ def decode_schedule(body: bytes, draw_seed: Callable[[], int]) -> NewSchedule:
     )
 
 
-def decode_change(body: bytes, draw_seed: Callable[[], int]) -> ScheduleChange:
-    """The change in a body.
+def decode_change(body: bytes, draw_seed: Callable[[], int], tenant: str) -> ScheduleChange:
+    """The change in a body, to a schedule of this tenant.
 
     Raises:
         InvalidRequest: one of its kinds, naming the field where there is one.
     """
     asked = decode(_CHANGE, body, _expected)
     _check_rhythm(asked)
+    job = asked.job
+    if job is not None and job.tenant is None:
+        job = msgspec.structs.replace(job, tenant=tenant)
     return ScheduleChange(
         cron=asked.cron,
-        every_s=asked.every_s,
+        every_s=_whole_ms(asked.every_s),
         timezone=asked.timezone,
         catch_up=None if asked.catch_up is None else CatchUp(asked.catch_up),
         paused=asked.paused,
-        template=None if asked.job is None else _template(asked.job, draw_seed),
+        template=None if job is None else _template(job, draw_seed),
     )
 
 
 def _check_rhythm(asked: ScheduleRequest | ScheduleChangeRequest) -> None:
     if asked.cron is not None and asked.every_s is not None:
         raise InvalidRequest(f"{_ONE_RHYTHM}, not both.", param="every_s")
+
+
+def _whole_ms(every_s: float | None) -> float | None:
+    return None if every_s is None else round(every_s, 3)
 
 
 def _template(job: JobSubmission, draw_seed: Callable[[], int]) -> Template:

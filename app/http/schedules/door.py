@@ -68,7 +68,7 @@ class SchedulesDoor:
             JobServerError: when it was not changed.
         """
         tenant = tenant_of(request)
-        asked = decode_change(await read_body(request, BODY_BYTES_MAX), _draw_seed)
+        asked = decode_change(await read_body(request, BODY_BYTES_MAX), _draw_seed, tenant)
         try:
             return _one(await self._schedules.change(key, tenant, asked))
         except ModelNotFound as error:

@@ -1,5 +1,7 @@
 """Schedules in the words of their door."""
 
+from msgspec import UNSET
+
 from app.domain.schedules import ScheduleView, Template
 from app.http.schedules.schema import (
     ScheduledBody,
@@ -29,7 +31,7 @@ def schedule_object(view: ScheduleView) -> ScheduleObject:
         trouble=None if trouble is None else ScheduleTrouble(trouble.code, trouble.message),
         created_at=found.created_at,
         updated_at=found.updated_at,
-        job=_job(view.template),
+        job=UNSET if view.template is None else _job(view.template),
     )
 
 

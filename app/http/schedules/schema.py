@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from app.domain.cadence import CRON_CHARS_MAX
 from app.http.native.schema import JobSubmission
@@ -111,7 +111,8 @@ class ScheduleTrouble(msgspec.Struct, frozen=True):
 
 class ScheduleObject(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule. ``next_due`` is null while it is paused; ``last_due`` is the latest that fired,
-    ``last_job`` what it submitted, while that is kept, and ``fired`` how many did."""
+    ``last_job`` what it submitted, while that is kept, and ``fired`` how many did. ``job`` is left
+    out in lists."""
 
     id: str
     object: Literal["schedule"] = "schedule"
@@ -129,7 +130,7 @@ class ScheduleObject(msgspec.Struct, frozen=True, kw_only=True):
     trouble: ScheduleTrouble | None
     created_at: datetime
     updated_at: datetime
-    job: ScheduledJob
+    job: ScheduledJob | UnsetType = UNSET
 
 
 class ScheduleList(msgspec.Struct, frozen=True, kw_only=True):
