@@ -63,8 +63,11 @@ class Endings:
             complete=complete,
         )
 
-    def show(self, live: LiveJob, ending: Ending) -> None:
-        """The ending is committed."""
+    def show(self, live: LiveJob, ending: Ending, *, stored: bool = True) -> None:
+        """The ending is committed. One that could not be ``stored`` is shown only to whoever is
+        tied to this process: a job that outlives it has not ended, and the next start ends it."""
+        if not stored and live.journaled:
+            return
         self.counts[ending.state] += 1
         live.channel.publish(Ended(seq=live.take_seq(), ending=ending))
         self._ledger.remove(live)
@@ -103,11 +106,14 @@ class Endings:
         future.add_done_callback(partial(self._ended, live, ending))
 
     def _ended(self, live: LiveJob, ending: Ending, future: OutcomeFuture) -> None:
+        stored = False
         if future.cancelled() or future.exception() is not None:
             _log.error("ending_failed", job=live.id, error=str(future.exception()))
         elif not isinstance(future.result(), Committed):
             _log.error("ending_void", job=live.id, state=ending.state)
-        self.show(live, ending)
+        else:
+            stored = True
+        self.show(live, ending, stored=stored)
 
 
 def recorded(new: NewJob, ending: Ending) -> Ending:

@@ -171,7 +171,7 @@ class Rescue:
         else:
             worker.loss_stored = True
         for live, ending in ended:
-            self._endings.show(live, ending)
+            self._endings.show(live, ending, stored=worker.loss_stored)
         for live, back in returned:
             self._returns.returned(live, back)
         self.on_lost(worker)
