@@ -27,12 +27,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if scale() is Scale.SMALL:
+        long = [item for item in items if HERE in item.path.parents and _is_long(item)]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
     timeout = pytest.mark.timeout(TIMEOUTS_S[scale()])
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.reliability)
             item.add_marker(timeout)
+
+
+def _is_long(item: pytest.Item) -> bool:
+    """Whether it has no small count: then it runs at a tenth and at the large counts only."""
+    return item.get_closest_marker("torture") is not None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -21,6 +21,8 @@ from typing import Final, Protocol
 SCALE_VARIABLE: Final = "RELIABILITY_SCALE"
 SEED_VARIABLE: Final = "RELIABILITY_SEED"
 FIRST_VARIABLE: Final = "RELIABILITY_FIRST"
+SHRINK_VARIABLE: Final = "RELIABILITY_SHRINK"
+"""``0``: a failing example is told as it was found, which is quicker."""
 TENTH: Final = 10
 
 

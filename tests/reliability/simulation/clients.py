@@ -200,6 +200,7 @@ class Client:
     def _take(self, event: FollowedEvent) -> None:
         if self.ending is not None:
             return
+        self._assert_committed(event)
         if isinstance(event, Output):
             self._output(event)
             return
@@ -209,6 +210,13 @@ class Client:
             if isinstance(event, Ended):
                 self.ending = event.ending
                 self.machine.world.note("ended", self.number, event.ending.state, event.seq)
+
+    def _assert_committed(self, event: FollowedEvent) -> None:
+        """Nothing of a journaled job is shown that a crash could still unsay."""
+        if self.journaled and self.job is not None:
+            last = event.last_seq if isinstance(event, Output) else event.seq
+            stored = self.machine.disk.events[self.job]
+            assert last < stored, f"{self.job}: event {last} was shown, {stored} are stored"
 
     def _output(self, output: Output) -> None:
         seq = output.seq

@@ -24,7 +24,9 @@ from app.storage.readers import Readers
 from tests.reliability.compiled import reading_engine
 from tests.reliability.simulation.world import ParentDied, World
 
-_STATE: Final = "SELECT state, failure ->> 0 FROM job WHERE id = ?"
+_STATE: Final = "SELECT state, failure ->> 0, events FROM job WHERE id = ?"
+_COMMANDS: Final = "SELECT id FROM command WHERE id > ?"
+_FRAMES: Final = "SELECT id, last_seq FROM generation"
 
 FAST_S: Final = 0.000_3
 
@@ -39,6 +41,8 @@ class Disk:
         slow_s: up to so long is added to each commit and read.
         dies: where in the next commit the parent dies.
         committed: operations so far, by name.
+        commands: every command that was ever committed; ``frames`` the last one of each
+            generation; ``events`` the next event number of each job.
     """
 
     def __init__(self, world: World) -> None:
@@ -50,6 +54,9 @@ class Disk:
         self.slow_s = 0.0
         self.dies: str | None = None
         self.committed: Counter[str] = Counter()
+        self.commands: set[int] = set()
+        self.frames: dict[str, int] = {}
+        self.events: dict[str, int] = {}
         self._states: dict[str, str] = {}
 
     def takes_s(self) -> float:
@@ -93,13 +100,16 @@ class Disk:
             raise ParentDied
 
     def _watch(self, driver: Driver, operations: Sequence[Operation]) -> None:
-        """Each move of a job must be one that the table has."""
+        """Each move of a job must be one that the table has; and what may be told from now on."""
+        newest = max(self.commands, default=0)
+        self.commands.update(id_ for (id_,) in driver.execute(_COMMANDS, (newest,)).fetchall())
+        self.frames.update(driver.execute(_FRAMES).fetchall())
         jobs = sorted({s for op in operations for s in op.subjects if s.startswith("job_")})
         for job in jobs:
             row = driver.execute(_STATE, (job,)).fetchone()
             if row is None:
                 continue
-            before, (after, code) = self._states.get(job), row
+            before, (after, code, self.events[job]) = self._states.get(job), row
             self._states[job] = after
             if before is not None and before != after:
                 self._moved(JobState(before), JobState(after), code)

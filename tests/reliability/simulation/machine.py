@@ -21,6 +21,8 @@ from app.settings import Settings
 from app.storage.database import DATABASE_NAME, Database
 from app.storage.errors import StoreError
 from app.supervision.process import Exit
+from shared.codec import decode_to_worker
+from shared.messages import Ack, Cancel, ParentHeartbeat, Preempt, RunJob, Seal, ToWorker, Welcome
 from tests.reliability.simulation.disk import Disk, SimReaders
 from tests.reliability.simulation.disk_thread import SteppedThread, stepping
 from tests.reliability.simulation.virtual_loop import VirtualLoop
@@ -228,6 +230,7 @@ class Machine:
         self._watchers: dict[int, list[tuple[Parent | None, Callable[[int], None]]]] = {}
         self._pids = FIRST_PID
         world.on_parent_died = self.kill_parent
+        self.wire.on_told = self._told
 
     @property
     def store(self) -> Path:
@@ -293,6 +296,17 @@ class Machine:
         """Tell the present parent of its death."""
         self._watchers.setdefault(pid, []).append((self.parent, ended))
 
+    def _told(self, identity: bytes, part: bytes) -> None:
+        """What a parent tells a worker must be committed: commands, and that frames are."""
+        generation = identity.decode().rpartition(".")[0]
+        stored = self.disk.frames.get(generation, 0)
+        for message in decode_to_worker(part):
+            if isinstance(message, Cancel | Preempt | RunJob | Seal):
+                if message.command and message.command not in self.disk.commands:
+                    self.broken.append(f"sent before its commit: {message}")
+            elif _covers(message) > stored:
+                self.broken.append(f"{generation}: {stored} are stored, told {message}")
+
     def _ended(self, worker: SimWorker, code: int) -> None:
         self.workers.pop(worker.pid, None)
         watchers = self._watchers.pop(worker.pid, [])
@@ -303,3 +317,14 @@ class Machine:
                     ended(code)
 
         self.world.after(REAP_S, tell)
+
+
+def _covers(message: ToWorker) -> int:
+    """Up to which frame the worker may forget what it keeps, by this."""
+    match message:
+        case Ack():
+            return message.seq
+        case Welcome() | ParentHeartbeat():
+            return message.last_seq
+        case _:
+            return 0

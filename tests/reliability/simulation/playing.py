@@ -196,14 +196,15 @@ def _quiet_logs() -> Generator[list[str]]:
     kept: list[str] = []
 
     def keep(_logger: Any, _method: str, event: dict[str, Any]) -> Any:
-        if event.get("event") in _NEVER:
+        broken = str(event.get("reason")).startswith(_BROKEN)
+        if event.get("event") in _NEVER or (event.get("event") == "worker_lost" and broken):
             kept.append(str(event))
         raise structlog.DropEvent
 
     before = structlog.get_config()
     structlog.configure(
         processors=[cast("Any", keep)],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         cache_logger_on_first_use=False,
     )
     try:
@@ -211,5 +212,8 @@ def _quiet_logs() -> Generator[list[str]]:
     finally:
         structlog.configure(**before)
 
+
+_BROKEN: Final = ("the worker no longer keeps", "frame ", "tokens ", "its process is not")
+"""Reasons for a loss that only a fault in the protocol could give."""
 
 _NEVER: Final = frozenset({"task_failed", "job broke the loop", "message broke", "command broke"})

@@ -136,6 +136,7 @@ class Wire:
         self._dealers: dict[bytes, Dealer] = {}
         self.slow_s = 0.0
         self.held: list[tuple[Dealer, bytes]] | None = None
+        self.on_told: Callable[[bytes, bytes], None] = lambda _identity, _part: None
         self.lose_next = 0
         self.repeat_next = 0
 
@@ -172,6 +173,7 @@ class Wire:
             self._carry(dealer.out, lambda: router.take(dealer.identity, part))
 
     def to_worker(self, identity: bytes, part: bytes) -> None:
+        self.on_told(identity, part)
         dealer = self._dealers.get(identity)
         if dealer is None or not dealer.connected:
             raise zmq.ZMQError(zmq.EHOSTUNREACH)

@@ -170,3 +170,11 @@ class BenchReaders(Readers):
         self.reads += 1
         with self._engine.connect() as connection:
             yield cast("AsyncConnection", _Connection(connection))
+
+    @override
+    async def rows(self, query: sa.Executable) -> Sequence[sa.RowMapping]:
+        return await self._rows(query)
+
+    @override
+    async def row(self, query: sa.Executable) -> sa.RowMapping | None:
+        return await self._row(query)
