@@ -24,7 +24,8 @@ from shared.messages import (
 
 
 class OutOfOrder(Exception):
-    """Tokens came whose predecessors are missing."""
+    """Something came before what must come first: tokens before their predecessors, or before the
+    job was accepted."""
 
 
 @dataclass(slots=True)

@@ -239,6 +239,38 @@ async def test_tokens_of_an_attached_job_that_skip_some_cost_that_job_alone(stag
     assert len(stage.cast.workers) == 1
 
 
+async def test_an_end_of_a_durable_job_that_was_never_accepted_costs_the_worker(
+    stage: Stage,
+) -> None:
+    worker, other = await stage.begin()
+    job = await stage.submit("second")
+    run = await worker.hears(RunJob, 2)
+    await worker.tell(finished(run, 0))
+    replacement = await stage.cast.enters(2)
+    for number in (1, 2):
+        again = await replacement.hears(RunJob, number)
+        assert again.attempt == 2
+        await replacement.accept(again)
+        token = 1 if again.job == other.job else 0
+        await replacement.tell(delta(again, token, "b"), finished(again, 1))
+    assert (await stage.ended(job)).usage.completion_tokens == 1
+    assert (await stage.ended(other.job)).usage.completion_tokens == 2
+
+
+async def test_output_of_an_attached_job_that_was_never_accepted_costs_that_job_alone(
+    stage: Stage,
+) -> None:
+    worker, other = await stage.begin()
+    job = await stage.submit("attached", Durability.ATTACHED)
+    run = await worker.hears(RunJob, 2)
+    await worker.tell(delta(run, 0, "a"), delta(other, 1, "b"))
+    ended = await stage.ended(job)
+    assert (ended.state, ended.usage.completion_tokens) == (JobState.FAILED, 0)
+    await worker.tell(finished(other, 2))
+    assert (await stage.ended(other.job)).state is JobState.COMPLETED
+    assert len(stage.cast.workers) == 1
+
+
 async def test_a_frame_that_was_decided_on_a_cancel_which_found_no_room_is_decided_again(
     stage: Stage,
 ) -> None:
