@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from app.cli.main import cli
 from tests.durable.place import Place
+from tests.durable.webs import run_web
 
 NewPlace = Callable[..., Place]
 SOON = "[[tokens=2]]"
@@ -180,3 +181,10 @@ def test_a_server_that_dies_between_an_end_and_what_follows_leaves_it_to_the_nex
     expected = "failed" if cancelled else "completed"
     assert [place.ended(job)["state"] for job in (second, third)] == [expected, expected]
     assert reports(place, first, second, third) == [1, 1, 1]
+
+
+def test_a_web_of_jobs_and_a_schedule_outlive_whatever_is_killed(new_place: NewPlace) -> None:
+    place = new_place({"step_s": 0.004}, {"worker.rows": 4, "worker.heartbeat_timeout_s": 2})
+    place.start()
+    place.warm()
+    run_web(place, seed=7, jobs=16, kills=2)
