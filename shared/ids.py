@@ -47,6 +47,15 @@ class IdMint:
         """A new ``job_…`` id."""
         return JobId(f"job_{self._body()}")
 
+    def jobs(self, count: int) -> list[JobId]:
+        """New ``job_…`` ids, in order: one look at the clock and one draw for all of them."""
+        random = self._entropy(_RANDOM_BYTES * count)
+        now_ms = self._now_ms()
+        return [
+            JobId(f"job_{self._after(now_ms, random[at : at + _RANDOM_BYTES])}")
+            for at in range(0, len(random), _RANDOM_BYTES)
+        ]
+
     def generation(self) -> GenerationId:
         """A new ``gen_…`` id."""
         return GenerationId(f"gen_{self._body()}")
@@ -68,8 +77,11 @@ class IdMint:
         return f"req_{self._body()}"
 
     def _body(self) -> str:
-        random = int.from_bytes(self._entropy(_RANDOM_BYTES), "big")
-        fresh = (self._now_ms() << _RANDOM_BITS) | random
+        return self._after(self._now_ms(), self._entropy(_RANDOM_BYTES))
+
+    def _after(self, now_ms: int, entropy: bytes) -> str:
+        random = int.from_bytes(entropy, "big")
+        fresh = (now_ms << _RANDOM_BITS) | random
         if fresh <= self._last:
             fresh = self._last + 1 + (random >> 40)
         self._last = fresh

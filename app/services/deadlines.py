@@ -5,23 +5,26 @@ like a cancelled one, and ends failed unless its work is done first. An attempt 
 is asked back from its worker and counts as a failure of the job.
 """
 
-import asyncio
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
-from app.domain.job import JobState, StopReason
+from app.domain.job import Ending, JobState, StopReason
 from app.domain.transitions import stopped
+from app.services.alarms import Alarms
 from app.services.cancellation import Cancellation
-from app.services.clock import Clock, not_before
+from app.services.clock import Clock
 from app.services.endings import Endings
 from app.services.ledger import LiveJob
 from app.services.preemption import Preemption
 from app.services.relay import Relay
 from app.services.starts import Starts
 from shared.failures import Failure
+from shared.ids import JobId
 
 
 class Deadlines:
-    """One timer a job."""
+    """Watches over jobs from their insert to their end."""
 
     def __init__(
         self,
@@ -38,11 +41,17 @@ class Deadlines:
         self._preemption = preemption
         self._starts = starts
         self._clock = clock
+        self._alarms = Alarms()
+        self._of_job = dict[JobId, list[int]]()
+        endings.on_ended.append(self._ended)
+
+    def __len__(self) -> int:
+        return len(self._alarms)
 
     def watch(self, live: LiveJob) -> None:
         """Count this job's deadline down."""
         left_s = (live.new.deadline_at - self._clock.now()).total_seconds()
-        asyncio.get_running_loop().call_later(not_before(left_s), self._passed, live)
+        self._set(live, left_s, partial(self._passed, live))
 
     def watch_attempt(self, live: LiveJob, begun_at: datetime | None = None) -> None:
         """Count down what the attempt may take that begins now, or had begun then."""
@@ -51,8 +60,14 @@ class Deadlines:
             return
         if begun_at is not None:
             timeout_s -= (self._clock.now() - begun_at).total_seconds()
-        loop = asyncio.get_running_loop()
-        loop.call_later(max(0.0, timeout_s), self._attempt_overdue, live, live.attempt)
+        self._set(live, timeout_s, partial(self._attempt_overdue, live, live.attempt))
+
+    def _set(self, live: LiveJob, wait_s: float, call: Callable[[], None]) -> None:
+        self._of_job.setdefault(live.id, []).append(self._alarms.set(wait_s, call))
+
+    def _ended(self, live: LiveJob, _ending: Ending) -> None:
+        for number in self._of_job.pop(live.id, ()):
+            self._alarms.cancel(number)
 
     def _attempt_overdue(self, live: LiveJob, attempt: int) -> None:
         if live.attempt == attempt and live.state is JobState.RUNNING and not live.timed_out:

@@ -21,6 +21,7 @@ IDEMPOTENCY_S: Final = 24 * 3600.0
 def live_job(draft: JobDraft, job: JobId, now: datetime, deadline_s: float) -> LiveJob:
     """The open job that a draft becomes at ``now``; ``deadline_s`` where it names none."""
     journaled = draft.durability is not Durability.ATTACHED
+    size = request_bytes(draft)
     new = NewJob(
         id=job,
         kind="chat",
@@ -42,15 +43,15 @@ def live_job(draft: JobDraft, job: JobId, now: datetime, deadline_s: float) -> L
         after=draft.after,
         on_failure=draft.on_failure,
         schedule=draft.due.schedule if draft.due else None,
-        settings=_settings_of(draft),
+        settings=_settings_of(draft, size),
         request=encode_request(draft.request) if journaled else None,
     )
     later = new.scheduled_at > now or bool(new.after)
     return LiveJob(
         new=new,
         request=draft.request,
-        request_bytes=request_bytes(draft),
-        cost=estimate(request_bytes(draft), draft.request.max_tokens),
+        request_bytes=size,
+        cost=estimate(size, draft.request.max_tokens),
         state=JobState.SCHEDULED if later else JobState.AVAILABLE,
         channel=Channel(bounded=journaled),
     )
@@ -78,13 +79,13 @@ def request_bytes(draft: JobDraft) -> int:
     return sum(len(message.content) for message in draft.request.messages)
 
 
-def _settings_of(draft: JobDraft) -> bytes:
+def _settings_of(draft: JobDraft, size: int) -> bytes:
     """Counts and settings of the request, without a word of its text."""
     request = draft.request
     return msgspec.json.encode(
         {
             "messages": len(request.messages),
-            "chars": request_bytes(draft),
+            "chars": size,
             "max_tokens": request.max_tokens,
             "stops": len(request.stop),
             "sampling": msgspec.to_builtins(request.sampling),

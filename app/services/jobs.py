@@ -42,7 +42,13 @@ class Jobs:
         output = JobOutput()
         if row.new.durability is not Durability.ATTACHED:
             output = await self._recall.output(job_id)
-        return msgspec.structs.replace(self._view(row), output=output.view())
+        view = msgspec.structs.replace(self._view(row), output=output.view())
+        if row.state.final:
+            return view
+        # The row counts them when the job ends; until then they are what the journal holds.
+        said = max(row.usage.completion_tokens, output.completion_tokens)
+        usage = msgspec.structs.replace(row.usage, completion_tokens=said)
+        return msgspec.structs.replace(view, usage=usage)
 
     async def request(self, job_id: JobId) -> JobRequest | None:
         """The job's request, if it is kept."""

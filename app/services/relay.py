@@ -104,7 +104,7 @@ class Relay:
             return
         self._queues.push(live)
         if self._fleet.serving(live.new.model) is not None:
-            self.pump(live.new.model)
+            self.pump_soon(live.new.model)
         elif not self.paused or live.id in self._let_through:
             self.on_demand(live.new.model)
 

@@ -165,7 +165,11 @@ class Submission:
             except JobServerError as error:
                 error.param = f"jobs[{n}].{error.param}" if error.param else f"jobs[{n}]"
                 raise
-        lives = [self._live(draft) for draft in drafts]
+        now, deadline_s = self._clock.now(), self._settings.queue.deadline_s
+        ids = self._mint.jobs(len(drafts))
+        lives = [
+            live_job(draft, job, now, deadline_s) for draft, job in zip(drafts, ids, strict=True)
+        ]
         future = self._writer.submit(insert_jobs([live.new for live in lives]))
         for live in lives:
             self._take(live, outcomes)

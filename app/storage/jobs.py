@@ -131,15 +131,7 @@ def insert_job(
     ``events`` is the next event number (``created`` took 0). Impatient: a full disk is answered,
     not waited out.
     """
-    row: Params = {
-        **_new_row(new),
-        "state": _first_state(new, claim),
-        "attempt": claim.attempt if claim else 0,
-        "claimed_at": micros(claim.claimed_at) if claim else None,
-        "parent_job": parent_job,
-        "events": events,
-    }
-    steps = [Step(_INSERT, row, new.id)]
+    steps = [_insert_step(new, claim, parent_job, events)]
     subjects: tuple[str, ...] = (new.id,)
     if idempotency is not None:
         steps += idempotency_steps(idempotency)
@@ -161,13 +153,30 @@ def insert_job(
 
 def insert_jobs(jobs: Sequence[NewJob]) -> Operation:
     """Jobs that are submitted together: all of them or none. Impatient, like ``insert_job``."""
-    steps = [step for new in jobs for step in insert_job(new).steps]
+    steps = [_insert_step(new) for new in jobs]
+    for new in jobs:
+        if new.after:
+            steps += dependency_steps(new)
     return Operation(
         name="insert_jobs",
         subjects=tuple(new.id for new in jobs),
         steps=in_commit_order(steps),
         patient=False,
     )
+
+
+def _insert_step(
+    new: NewJob, claim: Claim | None = None, parent_job: JobId | None = None, events: int = 1
+) -> Step:
+    row: Params = {
+        **_new_row(new),
+        "state": _first_state(new, claim),
+        "attempt": claim.attempt if claim else 0,
+        "claimed_at": micros(claim.claimed_at) if claim else None,
+        "parent_job": parent_job,
+        "events": events,
+    }
+    return Step(_INSERT, row, new.id)
 
 
 def claim_job(claim: Claim, command: CommandId | None) -> Operation:

@@ -161,9 +161,12 @@ def _length(head: bytes) -> int:
     return int(rest.split(b"\r\n", 1)[0])
 
 
+def main() -> None:
+    """Read a run, make it, write what came."""
+    run = msgspec.json.decode(sys.stdin.buffer.read(), type=Run)
+    sys.stdout.buffer.write(msgspec.json.encode(uvloop.run(_main(run))))
+    sys.stdout.buffer.flush()
+
+
 if __name__ == "__main__":
-    sys.stdout.buffer.write(
-        msgspec.json.encode(
-            uvloop.run(_main(msgspec.json.decode(sys.stdin.buffer.read(), type=Run)))
-        )
-    )
+    main()

@@ -1,6 +1,7 @@
 """The parent against a worker that answers late, wrongly or not at all."""
 
 import asyncio
+import gc
 import signal
 import sqlite3
 import threading
@@ -17,6 +18,7 @@ from app.domain.view import JobView
 from app.product import Product
 from app.services import cancellation
 from app.services.launching import Launcher
+from app.services.ledger import LiveJob
 from app.storage.committing import CommitHooks
 from app.storage.driver import Driver
 from app.storage.errors import StoreFull
@@ -187,6 +189,25 @@ async def test_a_loss_that_only_the_heartbeat_shows_is_asked_for(stage: Stage) -
     assert (await worker.hears(Replay)).from_seq == worker.seq + 1
     for _ in range(3):
         await worker.tell()
+
+
+async def test_a_running_job_is_told_with_the_tokens_it_has_so_far(stage: Stage) -> None:
+    worker, run = await stage.begin()
+    await worker.tell(delta(run, 1, "b"))
+    acknowledged = lambda: any(ack.seq >= worker.seq for ack in worker.all_heard(Ack))  # noqa: E731
+    await asyncio.to_thread(wait_until, acknowledged, PATIENCE_S)
+    assert (await stage.view(run.job)).usage.completion_tokens == 2
+    await worker.tell(finished(run, 2))
+    assert (await stage.ended(run.job)).usage.completion_tokens == 2
+
+
+async def test_nothing_keeps_a_job_in_memory_that_has_ended(stage: Stage) -> None:
+    worker, run = await stage.begin()
+    await worker.tell(delta(run, 1, "b"), finished(run, 2))
+    await stage.ended(run.job)
+    await worker.tell()
+    gc.collect()
+    assert [o.id for o in gc.get_objects() if isinstance(o, LiveJob)] == []
 
 
 async def test_a_running_job_that_its_worker_does_not_hold_goes_back(stage: Stage) -> None:
