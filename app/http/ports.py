@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Literal, Protocol, TypeVar
 
-from app.domain.draft import JobDraft
+from app.domain.draft import IdempotencyKey, JobDraft
 from app.domain.events import FollowedEvent
 from app.domain.job import JobState
 from app.domain.view import DrainView, JobPage, JobView, RestartView, WorkerView
@@ -63,6 +63,15 @@ IssuedT_co = TypeVar("IssuedT_co", bound=Ticket, covariant=True)
 PresentedT_contra = TypeVar("PresentedT_contra", bound=Ticket, contravariant=True)
 
 
+class Bulk(Protocol):
+    """Jobs that were submitted together."""
+
+    @property
+    def ids(self) -> Sequence[JobId]: ...
+    @property
+    def replayed(self) -> bool: ...
+
+
 class Submission(Protocol[IssuedT_co]):
     """Admission of new jobs."""
 
@@ -75,16 +84,17 @@ class Submission(Protocol[IssuedT_co]):
         """
         ...
 
-    async def submit_many(self, drafts: Sequence[JobDraft], /) -> Sequence[JobId]:
-        """All of these jobs, in order, or none; committed when this returns.
+    async def submit_many(self, drafts: Sequence[JobDraft], key: IdempotencyKey | None, /) -> Bulk:
+        """All of these jobs, in order, or none; committed when this returns. With a known key the
+        jobs that were admitted with it.
 
         Raises:
             JobServerError: when one is refused. ``param`` names it, as in ``jobs[17].model``.
         """
         ...
 
-    async def retry(self, job_id: JobId, tenant: str, /) -> IssuedT_co:
-        """A new job that asks for the same and has ``retry_of``.
+    async def retry(self, job_id: JobId, tenant: str, key: IdempotencyKey | None, /) -> IssuedT_co:
+        """A new job that asks for the same and has ``retry_of``; with a known key the one it made.
 
         Raises:
             JobNotFound: there is no such job of this tenant.

@@ -1,16 +1,17 @@
 """What a draft is made into: the job that is recorded, and the one that lives in memory."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
-from app.domain.draft import JobDraft
+from app.domain.draft import IdempotencyKey, JobDraft
 from app.domain.fairness import estimate
 from app.domain.job import Durability, JobState, NewJob
 from app.services.ledger import LiveJob
 from app.services.recall import encode_request
-from app.storage.idempotency import NewIdempotency
+from app.storage.idempotency import NewIdempotency, numbered
 from app.streams.broadcast import Channel
 from shared.ids import JobId
 
@@ -72,6 +73,25 @@ def new_idempotency(draft: JobDraft, live: LiveJob, now: datetime) -> NewIdempot
         created_at=now,
         expires_at=now + timedelta(seconds=IDEMPOTENCY_S),
     )
+
+
+def numbered_idempotency(
+    key: IdempotencyKey, tenant: str, jobs: Sequence[JobId], now: datetime
+) -> list[NewIdempotency]:
+    """The rows by which jobs that are submitted together are to be found again."""
+    return [
+        NewIdempotency(
+            tenant=tenant,
+            method=key.method,
+            path=key.path,
+            key=numbered(key.key, number),
+            digest=key.digest,
+            job=job,
+            created_at=now,
+            expires_at=now + timedelta(seconds=IDEMPOTENCY_S),
+        )
+        for number, job in enumerate(jobs)
+    ]
 
 
 def request_bytes(draft: JobDraft) -> int:

@@ -9,8 +9,9 @@ from app.domain.errors import IdempotencyConflict
 from app.services.clock import Clock
 from app.services.following import Following, Ticket
 from app.storage.database import Database
-from app.storage.idempotency import load_idempotency
+from app.storage.idempotency import load_idempotency, load_numbered
 from app.storage.reading import load_job
+from shared.ids import JobId
 
 
 class Replays:
@@ -40,3 +41,16 @@ class Replays:
             return None
         follower = await self._following.follow(job_id, tenant, 0)
         return Ticket(job_id, row.new.created_at, row.new.model, follower, replayed=True)
+
+    async def find_many(self, tenant: str, key: IdempotencyKey) -> list[JobId]:
+        """The jobs that were submitted together under this key, in order; none when it is free.
+
+        Raises:
+            IdempotencyConflict: the key was used with another body.
+        """
+        known = await load_numbered(
+            self._readers, tenant, key.method, key.path, key.key, self._clock.now()
+        )
+        if any(one.digest != key.digest for one in known):
+            raise IdempotencyConflict
+        return [one.job for one in known]

@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
-from app.domain.draft import JobDraft
+from app.domain.draft import IdempotencyKey, JobDraft
 from app.domain.errors import (
     Draining,
     InternalError,
@@ -25,7 +26,7 @@ from app.services.cancellation import Cancellation
 from app.services.clock import Clock
 from app.services.deadlines import Deadlines
 from app.services.dependents import Dependents, Outcomes, not_there
-from app.services.drafting import live_job, new_idempotency, request_bytes
+from app.services.drafting import live_job, new_idempotency, numbered_idempotency, request_bytes
 from app.services.endings import Endings
 from app.services.fleet import Fleet
 from app.services.following import Following, Ticket
@@ -48,6 +49,13 @@ from shared.ids import IdMint, JobId
 
 RETRY_AFTER_S = 1.0
 _log = structlog.get_logger("submission")
+
+
+class Bulk(NamedTuple):
+    """Jobs that were submitted together. ``replayed``: by an earlier request with the same key."""
+
+    ids: Sequence[JobId]
+    replayed: bool
 
 
 class Submission:
@@ -149,12 +157,18 @@ class Submission:
                 return known
         raise _not_recorded(outcome)
 
-    async def submit_many(self, drafts: Sequence[JobDraft]) -> list[JobId]:
-        """Admit jobs together: all are committed when this returns, or none was taken.
+    async def submit_many(
+        self, drafts: Sequence[JobDraft], key: IdempotencyKey | None = None
+    ) -> Bulk:
+        """Admit jobs together: all are committed when this returns, or none was taken. With a key
+        that is known they are found again; it belongs to the first job's tenant.
 
         Raises:
             JobServerError: the first reason found; see ``submit``.
         """
+        tenant = drafts[0].tenant
+        if key is not None and (known := await self._replays.find_many(tenant, key)):
+            return Bulk(known, replayed=True)
         waits = any(draft.after for draft in drafts)
         outcomes = await self._dependents.look_up(drafts) if waits else {}
         also = Counter[JobId]()
@@ -170,7 +184,8 @@ class Submission:
         lives = [
             live_job(draft, job, now, deadline_s) for draft, job in zip(drafts, ids, strict=True)
         ]
-        future = self._writer.submit(insert_jobs([live.new for live in lives]))
+        keys = numbered_idempotency(key, tenant, ids, now) if key is not None else ()
+        future = self._writer.submit(insert_jobs([live.new for live in lives], keys))
         for live in lives:
             self._take(live, outcomes)
         future.add_done_callback(partial(self._all_inserted, lives))
@@ -178,16 +193,18 @@ class Submission:
             outcome = await asyncio.shield(future)
         except StoreFull as error:
             raise StorageFull from error
-        if not isinstance(outcome, Committed):
-            raise _not_recorded(outcome)
-        return [live.id for live in lives]
+        if isinstance(outcome, Committed):
+            return Bulk(ids, replayed=False)
+        if key is not None and (known := await self._replays.find_many(tenant, key)):
+            return Bulk(known, replayed=True)
+        raise _not_recorded(outcome)
 
     def _all_inserted(self, lives: Sequence[LiveJob], future: OutcomeFuture) -> None:
         for live in lives:
             self._inserted(live, future)
 
-    async def retry(self, job_id: JobId, tenant: str) -> Ticket:
-        """A new job like this one, which has ended.
+    async def retry(self, job_id: JobId, tenant: str, key: IdempotencyKey | None = None) -> Ticket:
+        """A new job like this one, which has ended; with a key that is known, the one it made.
 
         Raises:
             JobNotFound: there is no such job of this tenant.
@@ -212,6 +229,7 @@ class Submission:
                 attempt_timeout_s=view.attempt_timeout_s,
                 tags=view.tags,
                 retry_of=job_id,
+                idempotency=key,
             )
         )
 

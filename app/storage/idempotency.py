@@ -1,7 +1,8 @@
 """Idempotency keys: what finds the job of a request that is sent again.
 
 A key belongs to a tenant, a method and a path. Its row is written in the operation that inserts the
-job, so neither is ever without the other, and goes with the job or when its time is over.
+job, so neither is ever without the other, and goes with the job or when its time is over. Jobs that
+were submitted together have a row each, under the key and their number.
 """
 
 from datetime import datetime
@@ -38,6 +39,9 @@ INSERT: Final = Statement(
 """Void when the key names a job already."""
 
 
+_DIGITS: Final = 6
+
+
 class NewIdempotency(msgspec.Struct, frozen=True, kw_only=True):
     """A key and the job it is to name. ``digest`` is of the canonical body; times are aware UTC."""
 
@@ -54,6 +58,12 @@ class NewIdempotency(msgspec.Struct, frozen=True, kw_only=True):
     def subject(self) -> str:
         """What an operation that writes the key changes."""
         return f"idempotency/{self.tenant}/{self.method}/{self.path}/{self.key}"
+
+
+def numbered(key: str, number: int) -> str:
+    """The key of one of several jobs under one key: no key that a client can send, and next to the
+    others in order."""
+    return f"{key}\n{number:0{_DIGITS}d}"
 
 
 class KnownKey(NamedTuple):
@@ -92,3 +102,22 @@ async def load_idempotency(
     )
     row = await readers.row(query)
     return None if row is None else KnownKey(JobId(row["job"]), row["digest"])
+
+
+async def load_numbered(
+    readers: Readers, tenant: str, method: str, path: str, key: str, now: datetime
+) -> list[KnownKey]:
+    """The jobs that were submitted together under this key, in order, as far as they are kept."""
+    table = idempotency.c
+    query = (
+        sa.select(table.job, table.digest)
+        .where(
+            table.tenant == tenant,
+            table.method == method,
+            table.path == path,
+            table.key.between(f"{key}\n", f"{key}\n~"),
+            table.expires_at > micros(now),
+        )
+        .order_by(table.key)
+    )
+    return [KnownKey(JobId(row["job"]), row["digest"]) for row in await readers.rows(query)]

@@ -151,15 +151,18 @@ def insert_job(
     )
 
 
-def insert_jobs(jobs: Sequence[NewJob]) -> Operation:
-    """Jobs that are submitted together: all of them or none. Impatient, like ``insert_job``."""
+def insert_jobs(jobs: Sequence[NewJob], keys: Sequence[NewIdempotency] = ()) -> Operation:
+    """Jobs that are submitted together: all of them or none, each under its key if there are any.
+    Void and impatient like ``insert_job``."""
     steps = [_insert_step(new) for new in jobs]
     for new in jobs:
         if new.after:
             steps += dependency_steps(new)
+    for key in keys:
+        steps += idempotency_steps(key)
     return Operation(
         name="insert_jobs",
-        subjects=tuple(new.id for new in jobs),
+        subjects=(*(new.id for new in jobs), *(key.subject for key in keys[:1])),
         steps=in_commit_order(steps),
         patient=False,
     )

@@ -56,3 +56,39 @@ def test_a_parent_killed_around_the_insert_leaves_one_job_or_none(
     assert [row["id"] for row in place.store.jobs()] == [job["id"]]
     place.ended(job["id"])
     assert_counted_once(place, [job["id"]])
+
+
+def submitted_together(place: Place, key: str, *contents: str) -> httpx.Response:
+    jobs = {"jobs": [place.body(content) for content in contents]}
+    return place.post("/v1/jobs/bulk", jobs, Idempotency_Key=key)
+
+
+def test_bulks_with_the_same_key_at_the_same_time_are_the_same_jobs(place: Place) -> None:
+    before = place.store.count()
+    contents = [f"{n} [[tokens=3]]" for n in range(12)]
+    with ThreadPoolExecutor(6) as pool:
+        asked = [pool.submit(submitted_together, place, "many", *contents) for _ in range(6)]
+        answers = [answer.result() for answer in asked]
+    assert {answer.status_code for answer in answers} == {202}
+    (ids,) = {tuple(answer.json()["ids"]) for answer in answers}
+    replayed = [answer.headers.get("idempotent-replayed") for answer in answers]
+    assert sorted(map(str, replayed)) == ["None", *["true"] * 5]
+    assert place.store.count() == before + 12
+    assert [place.store.job(job)["id"] for job in ids] == list(ids)
+    refused = submitted_together(place, "many", *contents[:-1])
+    assert (refused.status_code, refused.json()["error"]["code"]) == (
+        422,
+        "idempotency_key_mismatch",
+    )
+    for job in ids:
+        place.ended(job)
+    assert_counted_once(place, list(ids))
+
+
+def test_a_retry_that_is_sent_again_with_its_key_is_one_job(place: Place) -> None:
+    job = submitted(place, "to-retry").json()["id"]
+    place.ended(job)
+    answers = [place.post(f"/v1/jobs/{job}/retry", None, Idempotency_Key="r") for _ in range(2)]
+    first, again = (answer.json()["id"] for answer in answers)
+    assert first == again != job
+    assert answers[1].headers["idempotent-replayed"] == "true"

@@ -12,6 +12,7 @@ from app.http.native.documentation import (
     EventsOperation,
     JobOperation,
     ListOperation,
+    RetryOperation,
     SubmitOperation,
 )
 from app.http.native.following import EventsDoor
@@ -45,7 +46,7 @@ class JobsController(Controller):
         summary="Submit many jobs",
         operation_class=BulkOperation,
         status_code=202,
-        responses=answers(BulkAnswer, 202, 400, 404, 413, 429, 503, 507),
+        responses=answers(BulkAnswer, 202, 400, 404, 413, 422, 429, 503, 507),
     )
     async def create_many(
         self, request: HttpRequest, jobs: NamedDependency[JobsDoor]
@@ -109,9 +110,9 @@ class JobsController(Controller):
         "/{job_id:str}/retry",
         operation_id="retryJob",
         summary="Retry a job",
-        operation_class=JobOperation,
+        operation_class=RetryOperation,
         status_code=202,
-        responses=answers(JobObject, 202, 400, 404, 429, 503, 507),
+        responses=answers(JobObject, 202, 400, 404, 422, 429, 503, 507),
     )
     async def retry(
         self, request: HttpRequest, job_id: FromPath[str], jobs: NamedDependency[JobsDoor]

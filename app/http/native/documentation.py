@@ -71,6 +71,7 @@ class BulkOperation(Documented):
     """`POST /v1/jobs/bulk`."""
 
     body: ClassVar[Body] = BulkSubmission
+    asked: ClassVar[tuple[Parameter, ...]] = (KEY,)
     note: ClassVar[str] = "A refusal names the job: `error.param` is `jobs[17].body.messages`."
 
 
@@ -79,6 +80,13 @@ class JobOperation(Documented):
     """Operations on one job."""
 
     asked: ClassVar[tuple[Parameter, ...]] = (TENANT,)
+
+
+@dataclass
+class RetryOperation(Documented):
+    """`POST /v1/jobs/{job_id}/retry`."""
+
+    asked: ClassVar[tuple[Parameter, ...]] = (TENANT, KEY)
 
 
 @dataclass

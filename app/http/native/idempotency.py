@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from app.domain.draft import IdempotencyKey
-from app.domain.errors import InvalidRequest, UnsupportedParameter
+from app.domain.errors import InvalidRequest
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = {"idempotent-replayed": "true"}
@@ -39,14 +39,3 @@ def idempotency_key(
         raise InvalidRequest(text, param=HEADER)
     digest = hashlib.sha256(_CANONICAL.encode(request)).hexdigest()
     return IdempotencyKey(key=key, method="POST", path=path, digest=digest)
-
-
-def refuse_key(headers: Mapping[str, str]) -> None:
-    """To be called where a key could not be honoured.
-
-    Raises:
-        UnsupportedParameter: there is one.
-    """
-    if headers.get(HEADER) is not None:
-        text = f"Unsupported parameter: '{HEADER}' is not supported on this path."
-        raise UnsupportedParameter(text, param=HEADER)

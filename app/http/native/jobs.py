@@ -13,7 +13,7 @@ from app.domain.errors import InvalidRequest
 from app.http.body import read_body
 from app.http.explaining import within
 from app.http.native.decode import decode_bulk, decode_job, to_draft
-from app.http.native.idempotency import REPLAYED, idempotency_key, refuse_key
+from app.http.native.idempotency import REPLAYED, idempotency_key
 from app.http.native.query import listing, tenant_of
 from app.http.native.render import job_list, job_object
 from app.http.native.schema import BulkAnswer, BulkSubmission
@@ -33,6 +33,10 @@ DRAFTS_PER_TURN: Final = 32
 HttpRequest = Request[Any, Any, Any]
 
 _JSON: Final = msgspec.json.Encoder()
+
+
+class _Nothing(msgspec.Struct, frozen=True):
+    """What a retry is asked with."""
 
 
 class JobsDoor:
@@ -56,17 +60,17 @@ class JobsDoor:
         return await self._accepted(request, ticket, draft.tenant)
 
     async def submit_many(self, request: HttpRequest) -> Response[bytes]:
-        """New jobs, all or none.
+        """New jobs, all or none, or those that the idempotency key stands for.
 
         Raises:
             JobServerError: when one of them is refused, naming it.
         """
         Query(request)
-        refuse_key(request.headers)
         bulk = decode_bulk(await read_body(request, self._body_bytes_max))
-        drafts = await _drafts(bulk)
-        ids = await self._ports.submission.submit_many(drafts)
-        return _answer(BulkAnswer(ids=list(ids)), 202)
+        key = idempotency_key(request.headers, f"{PATH}/bulk", bulk)
+        made = await self._ports.submission.submit_many(await _drafts(bulk), key)
+        answer = BulkAnswer(ids=list(made.ids))
+        return _answer(answer, 202, REPLAYED if made.replayed else {})
 
     async def get(self, request: HttpRequest, job_id: JobId) -> Response[bytes]:
         """One job.
@@ -104,8 +108,8 @@ class JobsDoor:
             JobServerError: when it is refused.
         """
         tenant = tenant_of(request)
-        refuse_key(request.headers)
-        ticket: Ticket = await self._ports.submission.retry(job_id, tenant)
+        key = idempotency_key(request.headers, f"{PATH}/{job_id}/retry", _Nothing())
+        ticket: Ticket = await self._ports.submission.retry(job_id, tenant, key)
         return await self._accepted(request, ticket, tenant)
 
     async def _accepted(self, request: HttpRequest, ticket: Ticket, tenant: str) -> Response[bytes]:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
-from app.domain.draft import JobDraft
+from app.domain.draft import IdempotencyKey, JobDraft
 from app.domain.errors import IdempotencyConflict, InvalidRequest, JobServerError
 from app.domain.events import Ended, FollowedEvent, Output, Started
 from app.domain.job import Ending, JobState, Usage
@@ -33,6 +33,14 @@ from tests.integration.http.job_doubles import (
 )
 
 MODEL = "tiny/model"
+
+
+@dataclass(frozen=True)
+class FakeBulk:
+    """Jobs that were submitted together."""
+
+    ids: list[JobId]
+    replayed: bool = False
 
 
 @dataclass(eq=False)
@@ -133,6 +141,10 @@ class FakeServices(FakeJobs, FakeDraining, FakeAdministration):
     state: State = State()
     cards: tuple[Card, ...] = (Card(MODEL), Card("other"))
     drafts: list[JobDraft] = field(default_factory=list[JobDraft])
+    bulks: dict[IdempotencyKey, list[JobId]] = field(
+        default_factory=dict[IdempotencyKey, list[JobId]]
+    )
+    retried_with: IdempotencyKey | None = None
     tickets: "asyncio.Queue[FakeTicket]" = field(default_factory=asyncio.Queue)
     admission: asyncio.Event = field(default_factory=open_gate)
     submitting: asyncio.Event = field(default_factory=asyncio.Event)
@@ -181,13 +193,19 @@ class FakeServices(FakeJobs, FakeDraining, FakeAdministration):
             self._admit(draft) if known is None else FakeTicket(known, draft.model, replayed=True)
         )
 
-    async def submit_many(self, drafts: Sequence[JobDraft]) -> Sequence[JobId]:
+    async def submit_many(self, drafts: Sequence[JobDraft], key: IdempotencyKey | None) -> FakeBulk:
         self.drafts.extend(drafts)
         if self.refusal:
             raise self.refusal
-        return [self._admit(draft).job_id for draft in drafts]
+        if key is not None and key in self.bulks:
+            return FakeBulk(self.bulks[key], replayed=True)
+        ids = [self._admit(draft).job_id for draft in drafts]
+        if key is not None:
+            self.bulks[key] = ids
+        return FakeBulk(ids)
 
-    async def retry(self, job: JobId, tenant: str) -> FakeTicket:
+    async def retry(self, job: JobId, tenant: str, key: IdempotencyKey | None) -> FakeTicket:
+        self.retried_with = key
         view = await self.get(job, tenant)
         if not view.state.final:
             raise InvalidRequest("The job has not ended.")

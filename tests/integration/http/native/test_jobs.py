@@ -166,17 +166,26 @@ async def test_a_key_is_printable_and_not_too_long(key: str, status: int) -> Non
         assert answer.error["param"] == "Idempotency-Key"
 
 
-@pytest.mark.parametrize(
-    ("path", "sent"), [(f"{JOBS}/{job_id(1)}/retry", b""), (f"{JOBS}/bulk", bulk(body()))]
-)
-async def test_a_key_where_it_could_not_be_honoured_is_refused(path: str, sent: bytes) -> None:
+async def test_a_retry_takes_a_key_of_its_own() -> None:
     services = FakeServices()
     services.add(completed())
+    path = f"{JOBS}/{job_id(1)}/retry"
     async with serving(services) as server:
-        answer = await ask(server.port, path, sent, headers=keyed("k"))
-    assert (answer.status, answer.error["code"]) == (400, "unsupported_parameter")
-    assert answer.error["param"] == "Idempotency-Key"
-    assert not services.drafts
+        answer = await ask(server.port, path, b"", headers=keyed("k"))
+    assert answer.status == 202
+    assert services.retried_with is not None
+    assert (services.retried_with.key, services.retried_with.path) == ("k", path)
+
+
+async def test_a_bulk_that_is_sent_again_with_its_key_makes_no_second_jobs() -> None:
+    services = FakeServices()
+    async with serving(services) as server:
+        sent = bulk(body(), body())
+        first = await ask(server.port, f"{JOBS}/bulk", sent, headers=keyed("k"))
+        again = await ask(server.port, f"{JOBS}/bulk", sent, headers=keyed("k"))
+    assert first.json() == again.json()
+    assert "idempotent-replayed" not in first.headers
+    assert again.headers["idempotent-replayed"] == "true"
 
 
 # --- bulk ------------------------------------------------------------------------------------
