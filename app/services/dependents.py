@@ -7,7 +7,7 @@ the outcome that fails it. While a job waits nothing of its prompt is in memory.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from app.domain.dependencies import SUCCESSORS_MAX, Verdict, judge
@@ -22,10 +22,9 @@ from app.storage.dependencies import load_outcomes
 from app.storage.rows import JobRow
 from shared.ids import JobId
 
-LOOKS_MAX = 5
-"""Times that predecessors which end meanwhile are looked up again."""
-
 Outcomes = dict[JobId, JobState | None]
+Found = dict[tuple[str, JobId], JobState | None]
+"""How jobs ended, by tenant and id; None: they have not."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,41 +58,57 @@ class Dependents:
         """How many jobs of this class wait for others."""
         return self._classes[job_class]
 
-    async def look_up(self, drafts: Sequence[JobDraft]) -> Outcomes:
-        """How everything that these drafts of one tenant wait for has ended, None for what is open.
-        True until the caller awaits anything else.
-
-        Raises:
-            InvalidRequest: one of them is not there, or of another tenant; ``param`` is its place
-                in ``after``.
-            QueueFull: too many jobs wait for one of them.
+    async def look_up(self, drafts: Sequence[JobDraft]) -> Found:
+        """How everything that these drafts wait for has ended, None for what is open. Those that
+        are not there, or of another tenant, are left out. True until the caller awaits anything
+        else.
         """
-        jobs = list(dict.fromkeys(job for draft in drafts for job in draft.after))
-        for _ in range(LOOKS_MAX):
-            found = await load_outcomes(self._readers, drafts[0].tenant, jobs)
-            if all(outcome or self._ledger.get(job) for job, outcome in found.items()):
-                return found
-        raise InternalError  # open on disk, and unknown here
+        wanted = {(draft.tenant, job): None for draft in drafts for job in draft.after}
+        found = await self._load(wanted)
+        before, ended = [], self._ended_meanwhile(found)
+        while ended and ended != before:
+            found.update(await self._load(ended))
+            before, ended = ended, self._ended_meanwhile(found)
+        if ended:
+            raise InternalError  # still open on disk, and unknown here
+        return found
 
-    def check(self, draft: JobDraft, outcomes: Outcomes, also: Counter[JobId]) -> None:
+    async def _load(self, wanted: Iterable[tuple[str, JobId]]) -> Found:
+        tenants: dict[str, list[JobId]] = {}
+        for tenant, job in wanted:
+            tenants.setdefault(tenant, []).append(job)
+        return {
+            (tenant, job): outcome
+            for tenant, jobs in tenants.items()
+            for job, outcome in (await load_outcomes(self._readers, tenant, jobs)).items()
+        }
+
+    def _ended_meanwhile(self, found: Found) -> list[tuple[str, JobId]]:
+        """What was open when it was looked up, and is so no more."""
+        return [of for of, outcome in found.items() if not outcome and not self._ledger.get(of[1])]
+
+    def check(self, draft: JobDraft, found: Found, also: Counter[JobId]) -> None:
         """Refuse a draft that waits for what is not there, or for what too many wait for; ``also``
         are those that come with it, and it is counted there.
 
         Raises:
-            InvalidRequest, QueueFull: see ``look_up``.
+            InvalidRequest: one is not there; ``param`` is its place in ``after``.
+            QueueFull: too many jobs wait for one of them.
         """
         for n, job in enumerate(draft.after):
             param = f"after[{n}]"
-            if job not in outcomes:
+            if (draft.tenant, job) not in found:
                 raise not_there(job, param)
             also[job] += 1
             if len(self._successors.get(job, ())) + also[job] > SUCCESSORS_MAX:
                 text = f"{SUCCESSORS_MAX} jobs wait for {job} already; submit after some have ended"
                 raise QueueFull(f"{text}, or let this one wait for one of those.", param=param)
 
-    def hold(self, live: LiveJob, outcomes: Outcomes) -> None:
-        """The job waits for those of ``outcomes`` that have not ended."""
-        own = {job: outcomes[job] for job in live.new.after}
+    def take(self, live: LiveJob, found: Found) -> None:
+        """A new job waits for those that it names and that have not ended."""
+        self._hold(live, {job: found[live.new.tenant, job] for job in live.new.after})
+
+    def _hold(self, live: LiveJob, own: Outcomes) -> None:
         self._held[live.id] = _Held(live, own)
         self._classes[live.new.job_class] += 1
         live.awaits = frozenset(job for job, outcome in own.items() if outcome is None)
@@ -105,7 +120,7 @@ class Dependents:
         before any job can end."""
         waits = live.state is JobState.SCHEDULED and bool(row.after)
         if waits and judge(row.after, row.new.on_failure) is not Verdict.RUN:
-            self.hold(live, row.after)
+            self._hold(live, row.after)
 
     def begin(self, live: LiveJob) -> None:
         """The job is recorded: from now on it may be released, or fail."""

@@ -25,7 +25,7 @@ from app.domain.job import Durability, JobClass, JobState
 from app.services.cancellation import Cancellation
 from app.services.clock import Clock
 from app.services.deadlines import Deadlines
-from app.services.dependents import Dependents, Outcomes, not_there
+from app.services.dependents import Dependents, Found, not_there
 from app.services.drafting import live_job, new_idempotency, numbered_idempotency, request_bytes
 from app.services.endings import Endings
 from app.services.fleet import Fleet
@@ -134,11 +134,11 @@ class Submission:
             known = await self._replays.find(draft.tenant, draft.idempotency)
             if known is not None:
                 return known
-        outcomes = await self._dependents.look_up([draft]) if draft.after else {}
+        found = await self._dependents.look_up([draft]) if draft.after else {}
         self._check(draft)
-        self._dependents.check(draft, outcomes, Counter())
+        self._dependents.check(draft, found, Counter())
         live = self._live(draft)
-        future = self._insert(live, draft, outcomes)
+        future = self._insert(live, draft, found)
         follower = self._following.accompany(live)
         ticket = Ticket(live.id, live.new.created_at, draft.model, follower)
         try:
@@ -170,12 +170,12 @@ class Submission:
         if key is not None and (known := await self._replays.find_many(tenant, key)):
             return Bulk(known, replayed=True)
         waits = any(draft.after for draft in drafts)
-        outcomes = await self._dependents.look_up(drafts) if waits else {}
+        found = await self._dependents.look_up(drafts) if waits else {}
         also = Counter[JobId]()
         for n, draft in enumerate(drafts):
             try:
                 self._check(draft, also=len(drafts) - 1)
-                self._dependents.check(draft, outcomes, also)
+                self._dependents.check(draft, found, also)
             except JobServerError as error:
                 error.param = f"jobs[{n}].{error.param}" if error.param else f"jobs[{n}]"
                 raise
@@ -187,7 +187,7 @@ class Submission:
         keys = numbered_idempotency(key, tenant, ids, now) if key is not None else ()
         future = self._writer.submit(insert_jobs([live.new for live in lives], keys))
         for live in lives:
-            self._take(live, outcomes)
+            self._take(live, found)
         future.add_done_callback(partial(self._all_inserted, lives))
         try:
             outcome = await asyncio.shield(future)
@@ -257,21 +257,21 @@ class Submission:
                 param="scheduled_at",
             )
 
-    def _insert(self, live: LiveJob, draft: JobDraft, outcomes: Outcomes) -> OutcomeFuture:
+    def _insert(self, live: LiveJob, draft: JobDraft, found: Found) -> OutcomeFuture:
         key = new_idempotency(draft, live, self._clock.now())
         try:
             future = self._writer.submit(self._relay.admit(live, key, draft.due))
         except JobServerError:
             self._forget(live)
             raise
-        self._take(live, outcomes)
+        self._take(live, found)
         future.add_done_callback(partial(self._inserted, live))
         return future
 
-    def _take(self, live: LiveJob, outcomes: Outcomes) -> None:
+    def _take(self, live: LiveJob, found: Found) -> None:
         self._ledger.add(live)
         if live.new.after:
-            self._dependents.hold(live, outcomes)
+            self._dependents.take(live, found)
 
     def _inserted(self, live: LiveJob, future: OutcomeFuture) -> None:
         error = None if future.cancelled() else future.exception()

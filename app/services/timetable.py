@@ -20,7 +20,7 @@ import structlog
 from app.domain.cadence import cadence_of
 from app.domain.draft import DRAWN_SEED_BITS, DueJob, JobDraft
 from app.domain.errors import InternalError, JobServerError, ShuttingDown, StorageDamaged
-from app.domain.retry import backoff_s
+from app.domain.retry import BACKOFF_MAX_S, backoff_s
 from app.domain.schedules import Cadence, Fire, Schedule, Skip, Template, Trouble, Wait, plan
 from app.services.clock import Clock, not_before
 from app.services.submission import AlreadyFired, Submission
@@ -159,7 +159,9 @@ class Timetable:
             self._arm()
 
     async def _look_safely(self, armed: _Armed) -> None:
-        """What the store cannot do now is tried again, like what is refused."""
+        """What the store cannot do now is tried again, like what is refused; and whatever else goes
+        wrong with it, a schedule is not looked at again at once."""
+        armed.at = self._clock.monotonic() + BACKOFF_MAX_S
         try:
             await self._look(armed)
         except StoreError as error:

@@ -116,6 +116,11 @@ def test_jobs_of_another_tenant_cannot_be_waited_for(place: Place) -> None:
     place.ended(theirs)
     answer = place.post("/v1/jobs", place.body(SOON, after=[theirs]))
     assert answer.json()["error"]["param"] == "after[0]"
+    bulk = [place.body(SOON, after=[theirs], tenant=tenant) for tenant in ("them", "us")]
+    answer = place.post("/v1/jobs/bulk", {"jobs": bulk})
+    assert answer.json()["error"]["param"] == "jobs[1].after[0]"
+    (job,) = place.post("/v1/jobs/bulk", {"jobs": bulk[:1]}).json()["ids"]
+    assert place.ended(job)["state"] == "completed"
 
 
 def test_jobs_of_one_bulk_may_wait_for_the_same(place: Place) -> None:

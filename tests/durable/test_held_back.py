@@ -60,7 +60,7 @@ async def test_only_so_many_may_wait_for_one(
     with pytest.raises(QueueFull) as refused:
         await product.submission.submit_many([waits] * 3)
     assert refused.value.param == "jobs[2].after[0]"
-    second, _ = await product.submission.submit_many([waits] * 2)
+    second, _ = (await product.submission.submit_many([waits] * 2)).ids
     with pytest.raises(QueueFull) as refused:
         await product.submission.submit(waits)
     assert refused.value.param == "after[0]"
