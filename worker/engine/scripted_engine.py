@@ -46,6 +46,12 @@ _LOAD_STEPS: Final = 10
 _EXIT_STATUS: Final = 70
 
 
+def _pass_time(seconds: float) -> None:
+    """Even a sleep of nothing costs a system call and the interpreter's lock."""
+    if seconds:
+        time.sleep(seconds)
+
+
 def _hang() -> NoReturn:
     while True:
         threading.Event().wait()
@@ -64,7 +70,7 @@ def _leave(status: int) -> NoReturn:
 class Hands:
     """What orders do to the process: a simulation gives its own."""
 
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] = _pass_time
     hang: Callable[[], None] = _hang
     die: Callable[[], None] = _die
     leave: Callable[[int], None] = _leave
@@ -206,15 +212,9 @@ class ScriptedEngine:
         return [self._prefill_chunk(row) for row in waiting[:free]]
 
     def _prefill_chunk(self, row: _Row) -> RowProgress:
-        _pass_time(self._script.prefill_s)
+        self._hands.sleep(self._script.prefill_s)
         row.fed = min(row.context, row.fed + self._settings.prefill_chunk_tokens)
         return RowProgress(row.spec.row, row.fed, row.context)
-
-
-def _pass_time(seconds: float) -> None:
-    """Even a sleep of nothing costs a system call and the interpreter's lock."""
-    if seconds:
-        time.sleep(seconds)
 
 
 def _disturb(row: _Row, hands: Hands) -> None:
