@@ -97,6 +97,8 @@ def _run(world: World, machine: Machine) -> list[Client]:
     world.run(lambda: False, WINDOW_S)
     _heal(world, machine)
     settled = world.run(lambda: _settled(machine, clients), QUIET_S)
+    failures = machine.broken + (machine.parent.loop.failures if machine.parent else [])
+    assert failures == [], failures
     assert settled, _unsettled(machine, clients)
     if world.seed % COMPACTED == 0:
         world.run(lambda: False, AFTERWARDS_S)
