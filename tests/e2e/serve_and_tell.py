@@ -9,7 +9,8 @@ from types import FrameType
 
 def tell(_number: int, _frame: FrameType | None) -> None:
     draft = Path(os.environ["MODULES_FILE"] + ".draft")
-    draft.write_text("\n".join(sorted(sys.modules)))
+    loaded = [name for name, module in sys.modules.items() if module]  # None: kept from loading
+    draft.write_text("\n".join(sorted(loaded)))
     draft.rename(os.environ["MODULES_FILE"])
 
 
