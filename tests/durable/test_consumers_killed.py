@@ -1,13 +1,15 @@
-"""Each report is booked once by a consumer that is killed between reading and acknowledging, while
-the server and its workers are killed, too."""
+"""Each report is booked once by a consumer that is killed between reading and acknowledging, and
+by a webhook receiver that is killed too, while the server and its workers are."""
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.durable.conftest import NewPlace
 from tests.durable.consuming import Booker, Books
+from tests.durable.hooked import HOOKED, SOON, Receiver, assert_received, wait_for_all
 from tests.durable.place import Place
 from tests.durable.receipts import assert_receipts, generations, receipts
 from tests.e2e.store import Row
@@ -54,22 +56,34 @@ def test_a_consumer_killed_before_it_acknowledges_is_shown_the_same_again(
     assert_booked_once(place, books)
 
 
-def disturb(place: Place, booker: Booker, chance: random.Random) -> None:
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[Receiver]:
+    it = Receiver(tmp_path)
+    yield it
+    it.end()
+
+
+def disturb(place: Place, booker: Booker, receiver: Receiver, chance: random.Random) -> None:
     """One thing that goes wrong."""
-    deed = chance.choice(["worker", "parent", "booker", "booker"])
+    deed = chance.choice(["worker", "parent", "booker", "booker", "receiver", "receiver"])
     if deed == "worker" and place.site.workers():
         place.site.workers()[0].kill()
     elif deed == "parent":
-        place.restart()
+        place.restart(*SOON)
+    elif deed == "receiver":
+        receiver.kill()
     else:
         booker.kill()
 
 
-def run_campaign(place: Place, books: Books, jobs: int, disturbances: int, seed: int) -> None:
+def run_campaign(
+    place: Place, books: Books, receiver: Receiver, jobs: int, disturbances: int, seed: int
+) -> None:
     """Jobs that are cancelled at random moments while everything is killed, and what must be true
     of their reports and of the workers' receipts."""
     chance = random.Random(seed)
-    place.start()
+    place.start(*SOON)
+    receiver.register(place)
     booker = Booker(place, books)
     batch = max(1, jobs // disturbances)
     submitted: list[str] = []
@@ -81,16 +95,19 @@ def run_campaign(place: Place, books: Books, jobs: int, disturbances: int, seed:
         submitted += fresh
         for job in chance.sample(fresh, len(fresh) // 2):
             place.cancel(job)
-        disturb(place, booker, chance)
+        disturb(place, booker, receiver, chance)
         for job in chance.sample(fresh, len(fresh) // 3):
             place.cancel(job)
     for job in submitted:
         place.ended(job, 90)
     place.stop()
-    place.start()
+    place.start(*SOON)
     wait_until(lambda: len(books.reports()) >= len(feed(place)), 90, "all reports in the books")
     booker.end()
+    wait_for_all(place, receiver)
     assert booker.kills
+    assert receiver.kills
+    assert_received(place, receiver)
     assert_campaign(place, books, submitted)
 
 
@@ -111,17 +128,17 @@ def assert_campaign(place: Place, books: Books, submitted: list[str]) -> None:
 
 
 def test_cancelled_jobs_and_killed_processes_are_each_told_once(
-    new_place: NewPlace, books: Books
+    new_place: NewPlace, books: Books, receiver: Receiver
 ) -> None:
-    place = new_place({"step_s": 0.002}, {"worker.restart_limit": 1_000})
-    run_campaign(place, books, jobs=200, disturbances=15, seed=1)
+    place = new_place({"step_s": 0.002}, {"worker.restart_limit": 1_000, **HOOKED})
+    run_campaign(place, books, receiver, jobs=200, disturbances=15, seed=1)
 
 
 @pytest.mark.torture
 @pytest.mark.timeout(3_000)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_thousand_cancelled_jobs_are_each_told_once(
-    new_place: NewPlace, books: Books, seed: int
+    new_place: NewPlace, books: Books, receiver: Receiver, seed: int
 ) -> None:
-    place = new_place({"step_s": 0.002}, {"worker.restart_limit": 1_000})
-    run_campaign(place, books, jobs=1_000, disturbances=60, seed=seed)
+    place = new_place({"step_s": 0.002}, {"worker.restart_limit": 1_000, **HOOKED})
+    run_campaign(place, books, receiver, jobs=1_000, disturbances=60, seed=seed)
