@@ -122,7 +122,7 @@ def _store(settings: Settings) -> list[Check]:
         if error.found < error.ours:
             return [Check("store", "fine", f"{error}: the next start converts it")]
         return [Check("store", "problem", str(error), "Install the version that wrote it")]
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter quotes what is damaged
         return [Check("store", "problem", f"{path}: {error}", "Restore a backup of it")]
     found = [f"{v.invariant}: {v.subject} {v.message}" for v in verdict.violations]
     checked = f"{verdict.jobs} jobs checked, {len(found)} violations"

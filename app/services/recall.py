@@ -15,7 +15,7 @@ from app.domain.fairness import estimate
 from app.domain.output import JobOutput, OutOfOrder
 from app.services.ledger import Ledger, LiveJob
 from app.storage.database import Database
-from app.storage.errors import PayloadDamaged
+from app.storage.errors import PayloadDamaged, StoreDamaged
 from app.storage.frames import NewChunk
 from app.storage.journal import read_journal
 from app.storage.reading import load_job, load_request
@@ -157,7 +157,7 @@ def damage_told(job: JobId) -> Generator[None]:
     """
     try:
         yield
-    except (PayloadDamaged, msgspec.MsgspecError, OutOfOrder) as error:
+    except (PayloadDamaged, StoreDamaged, msgspec.MsgspecError, OutOfOrder) as error:
         _log.error("job_damaged", job=job, error=str(error))
         raise StorageDamaged from error
 

@@ -20,7 +20,7 @@ from app.storage.ballast import Ballast
 from app.storage.committing import CommitHooks
 from app.storage.connections import create_file, writer_connection
 from app.storage.driver import Connect
-from app.storage.errors import StoreFull, Trouble, trouble
+from app.storage.errors import StoreDamaged, StoreFull, Trouble, trouble
 from app.storage.feed_mark import FeedMark
 from app.storage.identity import Identity, next_start
 from app.storage.limits import WriterLimits
@@ -167,6 +167,13 @@ def _ready_with_room(
 def _ready(path: Path, now: datetime, connect: Connect) -> tuple[Identity, Path | None]:
     """Make the file if need be, check it, bring it to this program's schema, count the start."""
     create_file(path)
+    try:
+        return _checked(path, now, connect)
+    except UnicodeDecodeError as error:  # SQLite's own words quote what is damaged
+        raise StoreDamaged(f"{schema.DAMAGED} ({error})") from error
+
+
+def _checked(path: Path, now: datetime, connect: Connect) -> tuple[Identity, Path | None]:
     with closing(connect(path)) as driver:
         schema.check(driver)
         if not schema.pending(driver):

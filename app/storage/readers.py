@@ -1,17 +1,23 @@
 """Reading: a few connections that cannot write, each read in a snapshot of its own."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Executable, RowMapping
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.storage.connections import reader_engine
+from app.storage.errors import StoreDamaged, Trouble, trouble
 
 T = TypeVar("T")
+
+_NOT_TEXT = "Could not decode to UTF-8"
+"""How the driver begins to say that a text column holds none."""
 
 
 async def undisturbed(read: Coroutine[Any, Any, T]) -> T:
@@ -38,10 +44,21 @@ class Readers:
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[AsyncConnection]:
         """A connection on which all reads see the store at one moment. Keep it short: while it
-        lasts the write-ahead log cannot be emptied past it."""
+        lasts the write-ahead log cannot be emptied past it.
+
+        Raises:
+            StoreDamaged: what is to be read cannot be.
+        """
         self.reads += 1
-        async with self._engine.begin() as connection:
-            yield connection
+        try:
+            async with self._engine.begin() as connection:
+                yield connection
+        except DBAPIError as error:
+            if _damaged(error.orig):
+                raise StoreDamaged(f"the database is damaged: {error.orig}") from error
+            raise
+        except UnicodeDecodeError as error:  # SQLite's own words quote what is damaged
+            raise StoreDamaged(f"the database is damaged: {error}") from error
 
     async def rows(self, query: Executable) -> Sequence[RowMapping]:
         """All rows of a query, by column name."""
@@ -72,3 +89,9 @@ class Readers:
 def readers_of(path: Path) -> Readers:
     """The readers of this file."""
     return Readers(reader_engine(path), path)
+
+
+def _damaged(error: BaseException | None) -> bool:
+    if not isinstance(error, sqlite3.Error):
+        return False
+    return trouble(error) is Trouble.FATAL or str(error).startswith(_NOT_TEXT)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 APPLICATION_ID: Final = 0x6D6C7871  # "mlxq"
 Work: TypeAlias = "Callable[[Config], None]"
+DAMAGED: Final = "the database is damaged: restore a backup of it, or move it away"
 HEAD: Final = int(migrations.HEAD)
 
 
@@ -43,8 +44,7 @@ def check(driver: Driver) -> None:
         raise SchemaTooNew(f"schema {version} is newer than this program's {HEAD}")
     ((verdict,),) = driver.execute("PRAGMA quick_check(1)").fetchall()
     if verdict != "ok":
-        text = "the database is damaged: restore a backup of it, or move it away"
-        raise StoreDamaged(f"{text} (SQLite says: {' '.join(str(verdict).split())[:200]})")
+        raise StoreDamaged(f"{DAMAGED} (SQLite says: {' '.join(str(verdict).split())[:200]})")
 
 
 def pending(driver: Driver) -> bool:

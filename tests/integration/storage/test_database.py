@@ -15,6 +15,7 @@ from app.storage.connections import writer_connection
 from app.storage.database import DATABASE_NAME, Database
 from app.storage.errors import AlreadyRunning, NotOurDatabase, SchemaTooNew, StoreDamaged
 from app.storage.jobs import insert_job
+from app.storage.reading import load_open_jobs
 from tests.integration.storage.making import REPOSITORY, make_job, opened, query, tamper
 
 HOLD = """
@@ -190,6 +191,24 @@ async def test_a_damaged_file_is_found_at_the_start(data_dir: Path) -> None:
     damage(data_dir / DATABASE_NAME)
     with pytest.raises((StoreDamaged, sqlite3.DatabaseError)):
         await Database.open(data_dir)
+
+
+async def test_damage_that_sqlite_cannot_even_quote_is_found_at_the_start(data_dir: Path) -> None:
+    path = data_dir / DATABASE_NAME
+    content = path.read_bytes()
+    assert content.count(b"CREATE TABLE job (") == 1
+    path.write_bytes(content.replace(b"CREATE TABLE job (", b"CREATE TABLE \xe5\xe5\xe5 ("))
+    with pytest.raises((StoreDamaged, sqlite3.DatabaseError)):
+        await Database.open(data_dir)
+
+
+async def test_text_that_is_none_is_told_as_damage_by_whoever_reads_it(data_dir: Path) -> None:
+    async with opened(data_dir) as database:
+        await database.writer.submit(insert_job(make_job(1)))
+    tamper(data_dir, "UPDATE job SET model = CAST(x'ff' AS TEXT)")
+    async with opened(data_dir) as database:
+        with pytest.raises(StoreDamaged, match="model"):
+            await load_open_jobs(database.readers)
 
 
 def damage(path: Path) -> None:
