@@ -196,8 +196,9 @@ async def test_a_damaged_file_is_found_at_the_start(data_dir: Path) -> None:
 async def test_damage_that_sqlite_cannot_even_quote_is_found_at_the_start(data_dir: Path) -> None:
     path = data_dir / DATABASE_NAME
     content = path.read_bytes()
-    assert content.count(b"CREATE TABLE job (") == 1
-    path.write_bytes(content.replace(b"CREATE TABLE job (", b"CREATE TABLE \xe5\xe5\xe5 ("))
+    assert content.count(b"tablefeedfeed") == 1  # its row of the schema, whose SQL is made wrong
+    content = content.replace(b"tablefeedfeed", b"table\xe5\xe5\xe5\xe5feed")
+    path.write_bytes(content.replace(b"CREATE TABLE feed (", b"CREATE TABLX feed ("))
     with pytest.raises((StoreDamaged, sqlite3.DatabaseError)):
         await Database.open(data_dir)
 
