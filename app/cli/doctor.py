@@ -7,14 +7,15 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 import msgspec
-from msgspec import Struct
 
 from app.catalogue.entries import Catalogue
 from app.cli.context import FAILED, config_file, print_json
+from app.cli.doctor_webhooks import check_webhooks
+from app.cli.findings import Check
 from app.settings import Settings
 from app.settings_keys import SettingsError
 from app.settings_load import flag_overrides, load
@@ -22,15 +23,6 @@ from app.settings_load import flag_overrides, load
 WORKER_TIMEOUT_S = 180
 DISK_FREE_BYTES_MIN = 1 << 30
 VIOLATIONS_SHOWN_MAX = 20
-
-
-class Check(Struct, frozen=True):
-    """One finding. `cure` is empty when all is well."""
-
-    name: str
-    state: Literal["fine", "problem"]
-    detail: str
-    cure: str = ""
 
 
 @click.command()
@@ -127,7 +119,7 @@ def _store(settings: Settings) -> list[Check]:
     found = [f"{v.invariant}: {v.subject} {v.message}" for v in verdict.violations]
     checked = f"{verdict.jobs} jobs checked, {len(found)} violations"
     if not found:
-        return [Check("store", "fine", checked)]
+        return [Check("store", "fine", checked), *check_webhooks(path)]
     listed = [Check("store", "problem", detail) for detail in found[:VIOLATIONS_SHOWN_MAX]]
     return [Check("store", "problem", checked, f"Keep a copy of {path} and report this"), *listed]
 

@@ -19,6 +19,7 @@ from app.storage.consumers import load_consumer, park_consumer
 from app.storage.deliveries import delete_parked
 from app.storage.report_retention import delete_reports
 from app.storage.verify import verify
+from tests.integration.reports.test_restoring import copied, over_it
 from tests.integration.webhooks.receiving import Arrival, Receiver, in_turn, receiver
 from tests.integration.webhooks.sending import Sending, sending
 
@@ -299,3 +300,31 @@ async def test_a_deleted_endpoint_leaves_nothing(hooks: Sending, hook: Receiver)
     with pytest.raises(JobServerError) as refused:
         await hooks.endpoints.get(made.id, None)
     assert refused.value.code == "webhook_endpoint_not_found"
+
+
+async def test_after_a_backup_was_put_back_what_comes_again_is_the_same(
+    tmp_path: Path, hook: Receiver
+) -> None:
+    directory = tmp_path / "data"
+    async with sending(directory) as hooks:
+        made = (await hooks.endpoint(hook.url)).endpoint
+        await hooks.end_jobs(1)
+        await hooks.stands(made.id, "delivered")
+        await hooks.senders.end(made.id)
+        await hooks.end_jobs(1)
+        backup = copied(directory)
+        hooks.senders.begin(made.id)
+        await hooks.end_jobs(1)
+        await hooks.stands(made.id, *["delivered"] * 3)
+        epoch = hooks.epoch
+    over_it(backup, directory)
+    async with sending(directory) as hooks:
+        assert hooks.epoch != epoch
+        hooks.jobs = 2
+        await hooks.stands(made.id, "delivered", "delivered")
+        await hooks.end_jobs(1)  # the third, which runs again
+        await hooks.stands(made.id, *["delivered"] * 3)
+        first, second, third = hook.ids()[:3]
+        assert hook.ids() == [first, second, third, second, third]
+        assert_same_each_time(hook)
+        assert await verify(hooks.database.readers) == []
