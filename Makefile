@@ -30,8 +30,8 @@ test: $(INSTALLED)  ## all tests
 	@$(BIN)/mlxq models pull $(MODEL) || [ "$$MLXQ_REQUIRE_MODEL" != 1 ]
 	@exec $(BIN)/python -m pytest -m "not benchmark and not torture and not reliability" $(ARGS)
 
-reliability: $(INSTALLED)  ## the proof's fault suites at small counts (docs/reliability.md; ARGS=--tenth: for hours)
-	@exec $(BIN)/python -m pytest tests/reliability $(ARGS)
+reliability: $(INSTALLED)  ## the fault suites at small counts (docs/reliability.md; ARGS=--tenth for hours)
+	@exec $(BIN)/python -m pytest tests/reliability -m "not torture" -n 2 --dist worksteal $(ARGS)
 
 test-fast: $(INSTALLED)  ## unit, property, conformance and integration tests without the model
 	@exec $(BIN)/python -m pytest -m "not benchmark and not torture and not reliability and not model" \
@@ -57,7 +57,7 @@ bench-queue: $(INSTALLED)  ## measure the queue, about ten minutes (ARGS="--only
 
 torture: model  ## long fault campaigns: days, all in all
 	@$(BIN)/python -m pytest -m torture --timeout=7200 $(ARGS)
-	@exec $(BIN)/python -m pytest tests/reliability --large $(ARGS)
+	@exec $(BIN)/python -m pytest tests/reliability -m "not torture" -n 2 --dist worksteal --large $(ARGS)
 
 lock: $(INSTALLED)  ## resolve pyproject.toml into requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
