@@ -102,7 +102,8 @@ def test_a_server_on_a_damaged_store_refuses_in_a_line_or_serves_what_is_right(
             except BaseException as error:
                 error.add_note(f"{name}: {kind}; {site.log.read_text()[-3000:]}")
                 raise
-        shutil.rmtree(root)
+            site.kill_all()
+            shutil.rmtree(site.data_dir)
 
     campaign(small=8, large=200, unit="servers on damaged stores").run(one_server)
 
