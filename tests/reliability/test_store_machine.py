@@ -17,6 +17,7 @@ from app.domain.feed import Selection
 from app.domain.job import FINAL_STATES, Durability, Ending, JobState, StopReason, Usage
 from app.domain.receipts import Rank
 from app.domain.transitions import failed, finished, stopped
+from app.services.recall import encode_parts, encode_tokens
 from app.storage.commands import preempt_job
 from app.storage.compaction import compact
 from app.storage.consumers import ack_consumer, insert_consumer
@@ -42,14 +43,17 @@ from app.storage.report_retention import delete_reports
 from app.storage.retention import delete_expired, load_expired
 from shared.failures import Failure
 from shared.ids import CommandId, GenerationId
+from shared.messages import Text
 from tests.integration.storage.making import NOW, job_id, make_claim, make_job
 from tests.reliability.counts import SHRINK_VARIABLE, NewCampaign
 from tests.reliability.store.bench import Bench
 from tests.reliability.store.model import MAX_ATTEMPTS, Feed, Job, Worker
 
 STEPS: Final = 50
-JOBS: Final = st.integers(0, 3)
-"""Which job: 0 is the newest."""
+STRAY: Final = 100
+JOBS: Final = st.sampled_from([0, 0, 0, 1, 1, 2, STRAY, STRAY + 1])
+"""Which job: of those it makes sense for, 0 is the newest; from ``STRAY`` on of all."""
+SELDOM: Final = st.sampled_from([True, *[False] * 5])
 OFFSETS: Final = st.sampled_from([0, 0, 0, 0, 0, -1, 1])
 AHEAD: Final = st.sampled_from([1, 1, 1, 1, 0, 2])
 WAITING: Final = [JobState.SCHEDULED, JobState.AVAILABLE, JobState.RETRYABLE]
@@ -118,10 +122,13 @@ class StoreMachine(RuleBasedStateMachine):
         held = self.bench.committed(*(operation for operation, _ in gathered))
         assert held == [holds for _, holds in gathered], (held, gathered)
 
-    def pick(self, back: int) -> tuple[int, Job]:
-        """One of the newest jobs, or one that was never submitted."""
-        number = max(len(self.jobs) - back, 0)
-        return number, self.jobs.get(number) or Job(JobState.COMPLETED, pruned=True)
+    def pick(self, back: int, fits: Callable[[Job], bool]) -> tuple[int, Job]:
+        """One of the jobs that this fits, or any; or one that was never submitted."""
+        found = [number for number, job in self.jobs.items() if back >= STRAY or fits(job)]
+        if not found:
+            return 0, Job(JobState.COMPLETED, pruned=True)
+        number = found[-1 - back % STRAY % len(found)]
+        return number, self.jobs[number]
 
     def worker_of(self, job: Job) -> tuple[int, Worker]:
         number = job.worker or len(self.workers)
@@ -150,8 +157,11 @@ class StoreMachine(RuleBasedStateMachine):
         ) == [True, True]
         self.workers[number] = Worker()
 
-    @rule(back=st.integers(0, 1), forgets=st.sampled_from([False, False, False, True]))
-    def lose(self, back: int, forgets: bool) -> None:
+    @rule(back=st.integers(0, 1), forgets=SELDOM, really=SELDOM)
+    def lose(self, back: int, forgets: bool, really: bool) -> None:
+        if not really:
+            self.live_on(2)
+            return
         number = max(len(self.workers) - back, 1)
         worker = self.workers[number]
         held = {n: job for n, job in self.jobs.items() if job.running and job.worker == number}
@@ -185,8 +195,11 @@ class StoreMachine(RuleBasedStateMachine):
             then=then,
         )
 
-    @rule(back=st.integers(0, 1))
-    def gone(self, back: int) -> None:
+    @rule(back=st.integers(0, 1), really=SELDOM)
+    def gone(self, back: int, really: bool) -> None:
+        if not really:
+            self.live_on(2)
+            return
         number = max(len(self.workers) - back, 1)
         worker = self.workers[number]
         busy = any(job.running and job.worker == number for job in self.jobs.values())
@@ -201,6 +214,23 @@ class StoreMachine(RuleBasedStateMachine):
             holds=worker.state != "gone" and not busy,
             then=then,
         )
+
+    @rule(steps=st.integers(1, 4))
+    def live_on(self, steps: int) -> None:
+        """The newest job goes its natural way, one step at a time."""
+        for _ in range(steps):
+            open_jobs = [job for job in self.jobs.values() if job.open and job.stop is None]
+            job = open_jobs[-1] if open_jobs else None
+            if not self.workers[len(self.workers)].takes_jobs:
+                self.start_worker()
+            elif job is None:
+                self.submit(later=False, stored=False, at_once=False)
+            elif not job.running:
+                self.due(0) if job.state is not JobState.AVAILABLE else self.claim(0, 0, 0)
+            elif not job.accepted:
+                self.accept(0, 0, 1)
+            else:
+                self.fold(0, 0, 1, 2, 1, 0)
 
     # --- jobs that wait ------------------------------------------------------------------------
 
@@ -222,8 +252,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(back=JOBS)
     def retry(self, back: int) -> None:
-        number, job = self.pick(back)
-        if job.pruned or job.state not in FINAL_STATES:
+        number, job = self.pick(back, _ended)
+        if not _ended(job):
             return
         new = len(self.jobs) + 1
         operation = insert_job(make_job(new, retry_of=job_id(number)))
@@ -231,7 +261,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(back=JOBS, off=OFFSETS, worker=st.integers(0, 1))
     def claim(self, back: int, off: int, worker: int) -> None:
-        number, job = self.pick(back)
+        number, job = self.pick(back, lambda job: job.open and job.state is JobState.AVAILABLE)
         at = max(len(self.workers) - worker, 1)
         attempt = max(job.attempt + 1 + off, 1)
         right = attempt == job.attempt + 1 and job.stop is None and self.workers[at].takes_jobs
@@ -243,7 +273,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(back=JOBS)
     def due(self, back: int) -> None:
-        number, job = self.pick(back)
+        number, job = self.pick(
+            back, lambda job: job.state in (JobState.SCHEDULED, JobState.RETRYABLE)
+        )
         self.tries(
             make_due(job_id(number), NOW),
             holds=job.state in (JobState.SCHEDULED, JobState.RETRYABLE),
@@ -252,7 +284,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(back=JOBS, off=OFFSETS, expected=st.sampled_from(WAITING))
     def end_waiting(self, back: int, off: int, expected: JobState) -> None:
-        number, job = self.pick(back)
+        number, job = self.pick(back, lambda job: job.state is expected)
         ending = self._ending(number, job, job.attempt + off, JobState.CANCELLED, None)
 
         def then() -> None:
@@ -269,7 +301,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(back=JOBS, reason=st.sampled_from(StopReason))
     def stop(self, back: int, reason: StopReason) -> None:
-        number, job = self.pick(back)
+        number, job = self.pick(back, lambda job: job.open)
         at, _ = self.worker_of(job)
         operation = request_stop(
             job_id(number),
@@ -284,7 +316,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(back=JOBS, off=OFFSETS)
     def preempt(self, back: int, off: int) -> None:
-        number, job = self.pick(back)
+        number, job = self.pick(back, lambda job: job.running)
         at, _ = self.worker_of(job)
         self.tries(
             preempt_job(job_id(number), job.attempt + off, generation_id(at), self.command(), NOW),
@@ -294,7 +326,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(back=JOBS, off=OFFSETS, ahead=AHEAD)
     def accept(self, back: int, off: int, ahead: int) -> None:
-        number, job = self.pick(back)
+        number, job = self.pick(back, lambda job: job.running and not job.accepted)
         frame, worker, counts = self.frame(job, ahead)
         frame.accepted(
             job_id(number),
@@ -324,7 +356,7 @@ class StoreMachine(RuleBasedStateMachine):
         skips=st.sampled_from([0, 0, 0, 1]),
     )
     def fold(self, back: int, off: int, ahead: int, tokens: int, events: int, skips: int) -> None:
-        number, job = self.pick(back)
+        number, job = self.pick(back, lambda job: job.running and job.accepted)
         if not job.accepted or job.attempt + off < 1:
             return
         frame, worker, counts = self.frame(job, ahead)
@@ -355,8 +387,8 @@ class StoreMachine(RuleBasedStateMachine):
             choice=0,
             first_token=job.tokens,
             token_count=tokens,
-            tokens=bytes([0x90 | tokens, *range(tokens)]),
-            parts=bytes([0x90 | events, *(0xC0 for _ in range(events))]),
+            tokens=encode_tokens(list(range(tokens))),
+            parts=encode_parts(tuple(Text("word ") for _ in range(events))),
         )
 
     @rule(
@@ -367,7 +399,7 @@ class StoreMachine(RuleBasedStateMachine):
         surprised=st.sampled_from([False, False, True]),
     )
     def finish(self, back: int, off: int, ahead: int, fails: bool, surprised: bool) -> None:
-        number, job = self.pick(back)
+        number, job = self.pick(back, lambda job: job.running and job.accepted)
         if not job.accepted:
             return
         believed = _another(job.stop) if surprised else job.stop
@@ -393,7 +425,7 @@ class StoreMachine(RuleBasedStateMachine):
         in_frame=st.booleans(),
     )
     def give_back(self, back: int, off: int, outcome: AttemptOutcome, in_frame: bool) -> None:
-        number, job = self.pick(back)
+        number, job = self.pick(back, lambda job: job.running)
         failing = outcome == "failed"
         if failing and job.failures + 1 >= MAX_ATTEMPTS:
             return
@@ -448,8 +480,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(back=JOBS)
     def compact(self, back: int) -> None:
-        number, job = self.pick(back)
-        if job.pruned or job.state not in FINAL_STATES:
+        number, job = self.pick(back, _ended)
+        if not _ended(job):
             return
         self.flush()
         rows = self.bench.read(load_chunks(self.bench.readers, job_id(number)))
@@ -457,8 +489,10 @@ class StoreMachine(RuleBasedStateMachine):
         if operation is not None:
             self.tries(operation, holds=True)
 
-    @rule()
-    def prune(self) -> None:
+    @rule(really=SELDOM)
+    def prune(self, really: bool) -> None:
+        if not really:
+            return
         self.flush()
         expired = self.bench.read(load_expired(self.bench.readers, LATER, KEEP_S))
         ended = [job for job in self.jobs.values() if job.state in FINAL_STATES and not job.pruned]
@@ -529,6 +563,10 @@ class StoreMachine(RuleBasedStateMachine):
         assert len(set(feed.subjects)) == len(feed.subjects)
         seqs = self.bench.rows("SELECT id, last_seq FROM generation")
         assert dict(seqs) == {generation_id(n): w.seq for n, w in self.workers.items()}
+
+
+def _ended(job: Job) -> bool:
+    return not job.pruned and job.state in FINAL_STATES
 
 
 def _another(stop: StopReason | None) -> StopReason | None:
