@@ -110,6 +110,14 @@ _PARENT: Final = chain(
     _commit("cancel", "cancel", "job.stop"),
     _sent("cancel", "send of the cancel", "Cancel"),
     _commit("cancel", "ending of the cancelled", "job.end"),
+    # Waiting for other jobs, and for the clock.
+    _commit("waiting", "dependency", "dependency.insert"),
+    _commit("waiting", "end of a predecessor", "job.release"),
+    _call("waiting", "release", "app.services.returns:Returns.released"),
+    _call("waiting", "verdict", "app.services.dependents:Dependents._decide"),
+    _commit("firing", "schedule", "schedule.insert"),
+    _call("firing", "due", "app.services.timetable:Timetable._due"),
+    _commit("firing", "firing", "schedule.fire"),
     # A worker's life.
     _commit("begin", "generation", "generation.insert"),
     _call("begin", "spawn", "app.supervision.processes:spawn"),
@@ -133,6 +141,9 @@ _PARENT: Final = chain(
     _commit("drain", "pre-emption", "command.preempt"),
     _sent("drain", "send of the pre-emption", "Preempt"),
     _commit("drain", "end of the drain", "drain.end"),
+    # A webhook's.
+    _call("delivery", "post", "app.outbound.posting:Poster.post", late=2),
+    _commit("delivery", "delivery", "delivery.record", late=2),
     # Each step of a start, in its order.
     _call("boot", "lock", "app.storage.lock:DirectoryLock.take"),
     _call("boot", "check of the file", "app.storage.schema:check"),
@@ -174,4 +185,3 @@ _WORKER: Final = chain(
 )
 
 POINTS: Final[tuple[Point, ...]] = (*_PARENT, *_WORKER)
-"""All of them. Those of a webhook's delivery belong here with the sender."""

@@ -7,6 +7,7 @@ nothing goes wrong, and the store must be in order.
 
 import random
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Final
 import httpx
 
 from tests.durable.disturbing import Load, assert_undisturbed, scripted
+from tests.durable.hooked import SOON, Receiver, assert_received, wait_for_all
 from tests.durable.order import assert_in_order
 from tests.durable.place import SLACK_S, Place, assert_counted_once
 from tests.durable.receipts import assert_receipts
@@ -105,6 +107,7 @@ def orders(place: Place) -> list[str]:
     return [
         JOIN_SOON,
         REPLACE_SOON,
+        *SOON,
         f"call tests.reliability.dying:in_parent {place.site.root}",
     ]
 
@@ -144,6 +147,43 @@ def cancel(day: Day) -> None:
     assert day.place.ended(doomed)["state"] == "cancelled"
     day.converge()
     assert_counted_once(day.place, [doomed])
+
+
+def waiting(day: Day) -> None:
+    """Jobs that wait for others, one of which is cancelled."""
+    place = day.place
+    first, doomed = place.submit(f"[[tokens={TOKENS}]]"), place.submit(ENDLESS)
+    place.running(doomed, BEGUN)
+    day.arm()
+    _web(day, first, doomed)
+    _ask_to_cancel(place, doomed)
+    day.hit()
+    second, third, lost = _web(day, first, doomed)
+    place.cancel(doomed)
+    states = [place.ended(job)["state"] for job in (first, second, third, lost)]
+    assert states == ["completed", "completed", "completed", "failed"]
+    day.converge()
+    assert_counted_once(place, [first, second, third, lost, doomed])
+
+
+def firing(day: Day) -> None:
+    """A schedule that is due every second."""
+    place, name = day.place, f"s{day.chance.randrange(10**9)}"
+    body = {"name": name, "every_s": 1, "job": place.body("[[tokens=2]]")}
+    day.arm()
+    with suppress(httpx.HTTPError):
+        place.post("/v1/schedules", body)
+    day.hit()
+    assert place.post("/v1/schedules", body).status_code in (201, 422)
+    sql = "SELECT firing.* FROM firing JOIN schedule ON schedule.id = schedule WHERE name = ?"
+    wait_until(lambda: place.store.rows(sql, name), SLACK_S, "a firing")
+    path = f"{place.server.base}/v1/schedules/{name}"
+    made = place.server.client.patch(path, json={"paused": True}).json()
+    found = place.store.rows(sql, name)
+    assert made["fired"] == len(found) == len({row["due"] for row in found})
+    assert {place.ended(row["job"])["state"] for row in found} == {"completed"}
+    day.converge()
+    assert_counted_once(place, [row["job"] for row in found])
 
 
 def hung(day: Day) -> None:
@@ -207,6 +247,21 @@ def drain(day: Day) -> None:
         assert report["outcome"] == row["state"] != "running"
 
 
+def delivery(day: Day) -> None:
+    """Every ending is sent to a receiver that is not always kind, and booked there once."""
+    root = day.place.site.root / f"receiver-{time.monotonic_ns()}"
+    root.mkdir()
+    receiver = Receiver(root)
+    try:
+        endpoint = receiver.register(day.place)
+        work(day)
+        wait_for_all(day.place, receiver)
+        assert_received(day.place, receiver)
+        day.place.server.client.delete(f"{day.place.server.base}/v1/webhook_endpoints/{endpoint}")
+    finally:
+        receiver.end()
+
+
 def boot(day: Day) -> None:
     """The parent was killed in the middle of work; the next dies while it starts."""
     day.run()
@@ -223,14 +278,34 @@ SCENES: Final[dict[str, Callable[[Day], None]]] = {
     "work": work,
     "begin": begin,
     "cancel": cancel,
+    "waiting": waiting,
+    "firing": firing,
     "hung": hung,
     "loss": loss,
     "loss of a child": loss_of_a_child,
     "loss of the adopted": loss_of_the_adopted,
     "stop": stop,
     "drain": drain,
+    "delivery": delivery,
     "boot": boot,
 }
+
+
+def _web(day: Day, first: str, doomed: str) -> list[str]:
+    """One job after the first, one after that, one after the doomed; each under a key, so that a
+    repeat makes no second one. Fewer where the server dies of it."""
+    found: list[str] = []
+    for number in range(3):
+        after = [doomed] if number == 2 else [found[-1] if found else first]
+        body = day.place.body(f"[[tokens=2]] {number}", after=after)
+        key = f"{day.point.title}/{day.load.asked[0].content}/{number}"
+        try:
+            answer = day.place.post("/v1/jobs", body, idempotency_key=key)
+        except httpx.HTTPError:
+            break
+        assert answer.status_code in (200, 202), answer.text
+        found.append(answer.json()["id"])
+    return found
 
 
 def _ask_to_cancel(place: Place, job: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.durable.hooked import HOOKED
 from tests.durable.place import Place
 from tests.e2e.server import site_in
 from tests.reliability.counts import NewCampaign
@@ -19,7 +20,7 @@ ROUNDS_LARGE = 20
 def scripted_place(tmp_path: Path, worker_cache: Path) -> Iterator[Place]:
     """A server that has a worker."""
     with site_in(tmp_path, worker_cache) as site:
-        place = Place(site, {"step_s": 0.004}, {"server.cancel_wait_s": 0.1})
+        place = Place(site, {"step_s": 0.004}, {**HOOKED, "server.cancel_wait_s": 0.1})
         place.start(*orders(place))
         place.warm()
         yield place
