@@ -9,7 +9,7 @@ CODE := app worker shared migrations tests
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install model serve test test-fast reliability check format bench bench-queue torture lock clean
+.PHONY: help install model serve test test-fast reliability check format bench bench-queue bench-readers torture lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -51,6 +51,9 @@ format: $(INSTALLED)  ## apply formatting and safe fixes
 
 bench: model  ## measure serving (benchmarks/README.md), about ten minutes (ARGS="--rounds 1" and the like)
 	@exec $(BIN)/python -m benchmarks.serving $(ARGS)
+
+bench-readers: $(INSTALLED)  ## streams beside readers of reports and webhooks, five minutes (ARGS="--rounds 2")
+	@exec $(BIN)/python -m benchmarks.readers $(ARGS)
 
 bench-queue: $(INSTALLED)  ## measure the queue, about ten minutes (ARGS="--only draining" and the like)
 	@exec $(BIN)/python -m benchmarks.queue $(ARGS)

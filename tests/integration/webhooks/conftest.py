@@ -1,15 +1,27 @@
 """A store whose reports are sent, and back-offs that a test can wait for."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from app.domain import webhook_retrying
 from app.services.webhooks import senders
 from app.storage.verify import verify
 from tests.integration.webhooks.receiving import Receiver, receiver
 from tests.integration.webhooks.sending import Sending, sending
+
+
+@pytest.fixture(autouse=True)
+def quiet_logs() -> Iterator[None]:
+    """Nothing of the server's on the standard output of commands that run in this process."""
+    structlog.configure(
+        processors=[structlog.processors.JSONRenderer()],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

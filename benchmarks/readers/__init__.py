@@ -1,0 +1,1 @@
+"""What readers of reports and webhook endpoints cost the streams beside them."""
