@@ -159,12 +159,7 @@ def test_a_job_with_a_time_of_its_own_waits_for_both(place: Place) -> None:
 
 @pytest.mark.parametrize(
     "sabotage",
-    [
-        f"die-before {DEPENDENTS}._ended 1",
-        f"die-after {DEPENDENTS}._ended 1",
-        f"die-before {DEPENDENTS}._ended 2",
-        f"die-after {DEPENDENTS}.forget 2",
-    ],
+    [f"die-before {DEPENDENTS}._ended 1", f"die-after {DEPENDENTS}.forget 2"],
 )
 @pytest.mark.parametrize("cancelled", [False, True], ids=["completed", "cancelled"])
 def test_a_server_that_dies_between_an_end_and_what_follows_leaves_it_to_the_next(
@@ -192,4 +187,4 @@ def test_a_web_of_jobs_and_a_schedule_outlive_whatever_is_killed(new_place: NewP
     place = new_place({"step_s": 0.004}, {"worker.rows": 4, "worker.heartbeat_timeout_s": 2})
     place.start()
     place.warm()
-    run_web(place, seed=7, jobs=16, kills=2)
+    run_web(place, seed=7, jobs=10, kills=2)

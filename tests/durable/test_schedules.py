@@ -155,8 +155,6 @@ def test_the_command_line_does_all_of_it(place: Place) -> None:
     [
         "die-before app.services.timetable:Timetable._fire 1",
         "die-after app.services.relay:Relay.admit 2",
-        "die-before app.services.submission:Submission._inserted 2",
-        "die-before app.services.timetable:Timetable._read_again 1",
     ],
 )
 def test_a_server_that_dies_between_a_due_and_its_job_leaves_it_to_the_next(

@@ -42,6 +42,7 @@ def run_web(place: Place, seed: int, jobs: int, kills: int) -> None:
         _kill(place, chance)
     for job in web:
         place.ended(job, 4 * SLACK_S)
+    wait_until(lambda: _firings(place, schedule), SLACK_S, "a firing")
     _pause(place, schedule)
     assert_web(place, web)
     assert_fired(place, schedule)
@@ -67,14 +68,16 @@ def assert_web(place: Place, web: Web) -> None:
 
 def assert_fired(place: Place, schedule: str) -> None:
     """No due fired twice, and each firing is a job that completed."""
-    found: list[Row] = place.store.rows(
-        "SELECT * FROM firing WHERE schedule = ? ORDER BY due", schedule
-    )
+    found = _firings(place, schedule)
     (row,) = place.store.rows("SELECT * FROM schedule WHERE id = ?", schedule)
     assert row["fired"] == len(found) == len({firing["due"] for firing in found}) > 0
     for firing in found:
         assert place.ended(firing["job"])["state"] == "completed"
         assert len(place.store.reports(firing["job"])) == 1
+
+
+def _firings(place: Place, schedule: str) -> list[Row]:
+    return place.store.rows("SELECT * FROM firing WHERE schedule = ? ORDER BY due", schedule)
 
 
 def _submitted(place: Place, chance: random.Random, jobs: int) -> dict[str, list[str]]:
