@@ -42,7 +42,7 @@ class Hook(BaseHTTPRequestHandler):
         self.end_headers()
 
     @override
-    def log_message(self, format: str, *_args: Any) -> None:  # noqa: A002
+    def log_message(self, format: str, *_args: Any) -> None:
         """Quiet."""
 
 
