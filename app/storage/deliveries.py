@@ -62,6 +62,14 @@ _FORGET: Final = Statement(
     exact=False,
 )
 
+_FORGET_AHEAD: Final = Statement(
+    "delivery.forget_ahead",
+    Rank.DELIVERY_REPLAY,
+    "DELETE FROM delivery WHERE endpoint = :endpoint AND state <> 'delivered'"
+    " AND seq > (SELECT acked FROM consumer WHERE name = :consumer)",
+    exact=False,
+)
+
 # What was sent goes with its report; what was not, when nobody asked for it again for as long.
 _DELETE_DELIVERED: Final = Statement(
     "delivery.delete",
@@ -116,6 +124,12 @@ def replay_from(endpoint: str, seq: int) -> Operation:
     params: Params = {"endpoint": endpoint, "to": seq - 1}
     rewind = rewind_step(consumer_of(endpoint), seq - 1)
     return _of_endpoint("replay_from", endpoint, rewind, Step(_FORGET, params, endpoint))
+
+
+def forget_ahead_step(endpoint: str) -> Step:
+    """What was set aside, and comes again since its consumer has begun anew."""
+    params: Params = {"endpoint": endpoint, "consumer": consumer_of(endpoint)}
+    return Step(_FORGET_AHEAD, params, endpoint)
 
 
 def delete_steps(through: int) -> tuple[Step, ...]:

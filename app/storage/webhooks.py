@@ -11,6 +11,7 @@ from sqlalchemy import RowMapping
 from app.domain.feed import Selection, Start
 from app.domain.webhooks import Endpoint, EndpointState, consumer_of
 from app.storage.consumers import consumer_subject, delete_step, insert_step
+from app.storage.deliveries import forget_ahead_step
 from app.storage.encoding import micros, moment
 from app.storage.operations import Operation, Params, Rank, Statement, Step, in_commit_order
 from app.storage.readers import Readers
@@ -87,7 +88,7 @@ def update_endpoint(endpoint: Endpoint, begun: Step | None = None) -> Operation:
         "consumer": endpoint.consumer,
         "anew": int(begun is not None),
     }
-    steps = () if begun is None else (begun,)
+    steps = () if begun is None else (begun, forget_ahead_step(endpoint.id))
     return _operation("update_endpoint", endpoint.id, *steps, Step(_UPDATE, params, endpoint.id))
 
 

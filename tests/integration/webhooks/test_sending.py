@@ -270,6 +270,25 @@ async def test_one_whose_place_is_not_kept_is_disabled_and_begins_with_what_is(
     assert_same_each_time(hook)
 
 
+async def test_what_was_set_aside_comes_once_when_its_place_begins_anew(
+    hooks: Sending, hook: Receiver
+) -> None:
+    hook.behaves = lambda _: "error"
+    made = (await hooks.endpoint(hook.url)).endpoint
+    await hooks.end_jobs(2)
+    await hooks.stands(made.id, "waiting", "waiting")
+    await hooks.endpoints.update(made.id, None, Change(enabled=False))
+    consumer = await load_consumer(hooks.database.readers, made.consumer)
+    assert consumer
+    await hooks.write(park_consumer(consumer, "nobody enabled it"))
+    before = len(hook.arrivals)
+    hook.behaves = lambda _: "ok"
+    await hooks.endpoints.update(made.id, None, Change(enabled=True))
+    await hooks.stands(made.id, "delivered", "delivered")
+    assert len(hook.arrivals) == before + 2
+    assert_same_each_time(hook)
+
+
 async def test_what_was_sent_goes_with_its_report_and_what_was_not_stays(
     hooks: Sending, hook: Receiver
 ) -> None:
