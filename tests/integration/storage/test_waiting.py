@@ -1,6 +1,8 @@
 """What the store does for jobs that wait for others, and for dues of schedules."""
 
+import sqlite3
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from app.domain.schedules import (
     Template,
     Timing,
 )
-from app.storage.database import Database
+from app.storage.database import DATABASE_NAME, Database
 from app.storage.errors import PayloadDamaged
 from app.storage.jobs import end_waiting_job, insert_job, make_due
 from app.storage.operations import Committed, Operation, Void
@@ -165,6 +167,21 @@ async def test_an_outcome_outlives_the_job_it_is_of(database: Database, tmp_path
     await write(database, ended(2))
     await forget(2)
     assert query(tmp_path, "SELECT count(*) FROM dependency") == [(0,)]
+
+
+async def test_an_ending_looks_at_nothing_but_what_waits_for_it(
+    database: Database, tmp_path: Path
+) -> None:
+    operation = ended(1)
+    for step in operation.steps:
+        names = dict.fromkeys(step.params)
+        plan = query_plan(tmp_path, step.statement.sql, names)
+        assert not [line for line in plan if line.startswith("SCAN")], plan
+
+
+def query_plan(data_dir: Path, sql: str, params: dict[str, None]) -> list[str]:
+    with closing(sqlite3.connect(data_dir / DATABASE_NAME)) as driver:
+        return [row[3] for row in driver.execute(f"EXPLAIN QUERY PLAN {sql}", params)]
 
 
 # --- schedules ---------------------------------------------------------------------------------
