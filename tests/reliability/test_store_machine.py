@@ -195,12 +195,13 @@ class StoreMachine(RuleBasedStateMachine):
             then=then,
         )
 
-    @rule(back=st.integers(0, 1), really=SELDOM)
+    @rule(back=st.integers(0, 1), really=st.booleans())
     def gone(self, back: int, really: bool) -> None:
-        if not really:
+        if not really and not back:
             self.live_on(2)
             return
-        number = max(len(self.workers) - back, 1)
+        lost = [number for number, worker in self.workers.items() if worker.state == "lost"]
+        number = lost[-1] if lost and back else len(self.workers)
         worker = self.workers[number]
         busy = any(job.running and job.worker == number for job in self.jobs.values())
 
@@ -387,7 +388,7 @@ class StoreMachine(RuleBasedStateMachine):
             choice=0,
             first_token=job.tokens,
             token_count=tokens,
-            tokens=encode_tokens(list(range(tokens))),
+            tokens=encode_tokens(tuple(range(tokens))),
             parts=encode_parts(tuple(Text("word ") for _ in range(events))),
         )
 
