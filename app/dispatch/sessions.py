@@ -8,6 +8,10 @@ A frame at or under ``received`` is a repeat: it is answered with an ``Ack`` of 
 and otherwise dropped. A frame past ``received + 1`` shows a loss: it is dropped and the missing
 ones are asked for. So every frame is handed up once, in order, whatever the connection did.
 
+Commands. A heartbeat says which command the worker has seen last. One that was sent before the
+heartbeat before and is not among them was lost with a connection that has broken unseen: the worker
+is asked who it is, and what it then does not hold is sent again.
+
 Trust. The worker's word counts only while the session is not closed. Epochs protect the other
 direction: the worker ignores a parent older than the one it last obeyed.
 """
@@ -129,7 +133,10 @@ class Session:
     heartbeat: Heartbeat | None = None
     repeated_frames: int = 0
     lost_frames: int = 0
+    lost_commands: int = 0
     _asked_from: int = field(default=0, repr=False)
+    _sent_before: int = field(default=0, repr=False)
+    _compared: int = field(default=0, repr=False)
 
     def receive(self, message: ToParent, now: float) -> list[Effect]:
         """What to do about a message of this generation."""
@@ -180,7 +187,8 @@ class Session:
         if hello.first_unacked > self.committed + 1:
             return [Broken("the worker no longer keeps frames that the store lacks")]
         self._move(SessionEvent.HELLO)
-        self._asked_from = 0
+        self._asked_from = self._sent_before = 0
+        self._compared = self.last_command  # what of it is missing is sent again now
         welcome = Welcome(self.epoch, self.store, self.generation, self.committed)
         return [Send((welcome,)), Greeted(hello)]
 
@@ -192,6 +200,11 @@ class Session:
     def _heartbeat(self, heartbeat: Heartbeat) -> list[Effect]:
         self.heartbeat = heartbeat
         if self.state is SessionState.EXPECTED:
+            return [Send((Identify(self.epoch),))]
+        lost = self._sent_before > max(heartbeat.last_command, self._compared)
+        self._sent_before = self.last_command
+        if lost and self.state is SessionState.SERVING:
+            self.lost_commands += 1
             return [Send((Identify(self.epoch),))]
         if heartbeat.last_made > self.received:
             return self._ask_again()

@@ -118,6 +118,11 @@ def _of_messages(
             "Frames that had to be asked for again.",
             lambda: sum(worker.session.lost_frames for worker in fleet),
         ),
+        counter(
+            "commands_lost",
+            "Times that a worker had to be asked what it holds, since a command had not arrived.",
+            lambda: sum(worker.session.lost_commands for worker in fleet),
+        ),
     ]
 
 

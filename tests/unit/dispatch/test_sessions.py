@@ -42,8 +42,8 @@ def frame(seq: int) -> Frame:
     return Frame(GEN, seq, CREDIT, ())
 
 
-def heartbeat(last_made: int) -> Heartbeat:
-    return Heartbeat(GEN, last_made, 0, 0, 0, 0)
+def heartbeat(last_made: int, last_command: int = 0) -> Heartbeat:
+    return Heartbeat(GEN, last_made, last_command, 0, 0, 0)
 
 
 def sent(effects: list[Effect]) -> list[ToWorker]:
@@ -102,6 +102,26 @@ def test_a_gap_asks_for_the_missing_frames_once() -> None:
 def test_a_heartbeat_that_names_unseen_frames_asks_for_them() -> None:
     s = greeted()
     assert sent(s.receive(heartbeat(2), 0.0)) == [Replay(7, 1)]
+
+
+def test_a_command_that_two_heartbeats_do_not_know_of_was_lost() -> None:
+    s = greeted()
+    s.receive(Ready(GEN, 1, 1, "", CREDIT, 0.0), 0.0)
+    s.last_command = 3
+    assert s.receive(heartbeat(0), 1.0) == []  # it may have been on its way
+    assert sent(s.receive(heartbeat(0), 2.0)) == [Identify(7)]
+    s.receive(hello(), 2.1)
+    s.receive(Ready(GEN, 1, 1, "", CREDIT, 0.0), 2.1)
+    assert s.receive(heartbeat(0), 3.0) == s.receive(heartbeat(0), 4.0) == []  # compared by now
+    assert s.lost_commands == 1
+
+
+def test_commands_that_arrive_are_not_asked_for() -> None:
+    s = greeted()
+    s.receive(Ready(GEN, 1, 1, "", CREDIT, 0.0), 0.0)
+    for command in range(1, 5):
+        assert s.receive(heartbeat(0, command - 1), float(command)) == []
+        s.last_command = command
 
 
 def test_nothing_a_closed_session_hears_counts() -> None:
