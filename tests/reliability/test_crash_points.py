@@ -51,5 +51,10 @@ def _one(place: Place, point: Point, seed: int) -> None:
     try:
         SCENES[point.scene](day)
     except BaseException as error:
-        error.add_note(f"at: {point.title}")
+        error.add_note(f"at: {point.title}; the server's last words: {_last_words(place)}")
         raise
+
+
+def _last_words(place: Place) -> str:
+    log = place.site.log
+    return log.read_text()[-4_000:] if log.exists() else ""
