@@ -1,5 +1,6 @@
 """One seed, from an empty store to a quiet one that is in order."""
 
+import atexit
 import logging
 import shutil
 import sqlite3
@@ -160,6 +161,7 @@ def _template() -> Path:
     """A data directory with a migrated store, to be copied."""
     root = _MEMORY if _MEMORY.is_dir() else None
     directory = Path(tempfile.mkdtemp(prefix="mlxq-sim-", dir=root))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
     data_dir = directory / "template"
     prepared = _prepare(
         data_dir,

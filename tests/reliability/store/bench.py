@@ -5,6 +5,7 @@ short histories fit in a minute. A process dies by being forgotten: its connecti
 what it had not committed is gone.
 """
 
+import atexit
 import shutil
 import tempfile
 from collections import deque
@@ -48,7 +49,9 @@ class Died(BaseException):
 def template() -> Path:
     """A migrated store, to be copied."""
     root = _MEMORY if _MEMORY.is_dir() else None
-    directory = Path(tempfile.mkdtemp(prefix="mlxq-bench-", dir=root)) / "template"
+    place = Path(tempfile.mkdtemp(prefix="mlxq-bench-", dir=root))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    directory = place / "template"
     prepared = _prepare(
         directory,
         directory / DATABASE_NAME,
