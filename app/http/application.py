@@ -44,6 +44,7 @@ from shared.ids import IdMint
 WRITE_TIMEOUT_S: Final = 30.0
 """How long a client may leave its socket full before it counts as gone."""
 
+
 class Application(Litestar):
     """Litestar without its support for models of pydantic and attrs, of which there are none here:
     where these are installed, that alone makes every start half a second longer and the process 12
