@@ -97,8 +97,7 @@ class Connection(HttpToolsProtocol):
 
     @override
     def send_400_response(self, msg: str) -> None:
-        if not self._refused:
-            super().send_400_response(msg)
+        self._refuse(400, b"Bad Request", msg)
 
     def _wait_for_head(self) -> None:
         if self._head_timer is None and not self._refused and not self.transport.is_closing():

@@ -145,6 +145,13 @@ class _Assembly:
             clock,
             self.router.drain,
         )
+        grace_s = self.settings.worker.stop_grace_s
+        self.administration = Administration(
+            fleet,
+            self.models,
+            self.starts,
+            lambda worker: self.workers.resume_stop(worker, grace_s),
+        )
         self.jobs = Jobs(self.database, self.ledger, self.queues, self.recall)
         self.cancellation = Cancellation(
             self.ledger,
@@ -237,6 +244,7 @@ class _Assembly:
         self.starts.on_failed = self.workers.failed_start
         self.starts.on_overdue = self.workers.broken
         self.ingestion.on_broken = self.workers.broken
+        self.ingestion.on_accepted = self.deadlines.watch_attempt
         self.ingestion.on_folded = self.adoption.folded
         self.cancellation.on_unanswered = self.workers.replace
         self._wire_sealing()
@@ -258,7 +266,6 @@ class _Assembly:
     def _sent(self, worker: Worker, live: LiveJob) -> None:
         self.adoption.sent(worker, live)
         self.precedence.sent(worker, live)
-        self.deadlines.watch_attempt(live)
 
     def _for_keeping(self) -> None:
         """What looks after that which has ended."""
@@ -297,7 +304,11 @@ class _Assembly:
         metrics += self.reporting.gauges()
         metrics += waiting_gauges(self.dependents, self.timetable)
         default = self.settings.models.default
-        return Overview(self.models, default, self._closed, self.starts.reason, metrics, version)
+        return Overview(self.models, default, self._closed, self._unavailable, metrics, version)
+
+    def _unavailable(self, model: str) -> tuple[str, float] | None:
+        """Why no worker of this model would take a job now, and when to ask again."""
+        return self.starts.reason(model) or self.administration.leaving(model)
 
     def _boot(self) -> Boot:
         return Boot(
@@ -336,7 +347,7 @@ class _Assembly:
             cancellation=self.cancellation,
             jobs=self.jobs,
             draining=self.draining,
-            administration=Administration(self.fleet, self.models, self.starts),
+            administration=self.administration,
             overview=self._overview(version),
             shutdown=Shutdown(self.submission, self.draining, settings.server.shutdown_grace_s),
             liveness=Liveness(

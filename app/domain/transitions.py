@@ -86,7 +86,8 @@ STOP_FAILURES: Final = {
         code="deadline_exceeded", message="The job's deadline passed before it ended."
     ),
     StopReason.PARENT_LOST: Failure(
-        code="parent_lost", message="The server stopped while this request was attached to it."
+        code="parent_lost",
+        message="The server was stopped or drained while this request was attached to it.",
     ),
 }
 

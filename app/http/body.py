@@ -13,6 +13,9 @@ from app.http.disconnect import ClientGone
 BODY_SILENCE_S: Final = 30.0
 """How long the next piece of a body may take to arrive."""
 
+BODY_S: Final = 600.0
+"""How long a whole body may take."""
+
 _MEBIBYTE: Final = 1024 * 1024
 
 
@@ -24,12 +27,16 @@ async def read_body(
     Raises:
         RequestTooLarge: as soon as it is known, from the header or from what has arrived.
         ClientGone: when the connection ended before the body did.
-        HTTPException: 408, when the rest of the body does not come.
+        HTTPException: 408, when the rest of the body does not come, or comes too slowly.
     """
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:20]) > bytes_max:
         raise _too_large(bytes_max)
-    return await _collect(request.receive, bytes_max, silence_s)
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _collect(request.receive, bytes_max, silence_s)
+    except TimeoutError:
+        raise _too_late() from None
 
 
 async def _collect(receive: Receive, bytes_max: int, silence_s: float) -> bytes:
@@ -52,8 +59,12 @@ async def _next(receive: Receive, silence_s: float) -> Any:
         async with asyncio.timeout(silence_s):
             return await receive()
     except TimeoutError:
-        text = "The body did not arrive in time."
-        raise HTTPException(text, status_code=408, headers={"connection": "close"}) from None
+        raise _too_late() from None
+
+
+def _too_late() -> HTTPException:
+    text = "The body did not arrive in time."
+    return HTTPException(text, status_code=408, headers={"connection": "close"})
 
 
 def _too_large(bytes_max: int) -> RequestTooLarge:

@@ -257,7 +257,8 @@ class Boot:
                 self._cancellation.adopt(live, command.id)
             elif command.job == live.id and command.kind == "preempt":
                 live.preempting, live.preempt_command = True, command.id
-        self._deadlines.watch_attempt(live, attempt.claimed_at)
+        if attempt.accepted_at is not None:
+            self._deadlines.watch_attempt(live, attempt.accepted_at)
         if live.attached:
             self._stop_attached(live)
             return

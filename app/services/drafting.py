@@ -34,7 +34,7 @@ def live_job(draft: JobDraft, job: JobId, now: datetime, deadline_s: float) -> L
         model=draft.model,
         created_at=now,
         scheduled_at=max(now, draft.scheduled_at or now),
-        deadline_at=now + timedelta(seconds=draft.deadline_s or deadline_s),
+        deadline_at=_deadline_at(draft, now, deadline_s),
         seed=draft.request.sampling.seed,
         max_attempts=draft.max_attempts,
         attempt_timeout_s=draft.attempt_timeout_s,
@@ -56,6 +56,13 @@ def live_job(draft: JobDraft, job: JobId, now: datetime, deadline_s: float) -> L
         state=JobState.SCHEDULED if later else JobState.AVAILABLE,
         channel=Channel(bounded=journaled),
     )
+
+
+def _deadline_at(draft: JobDraft, now: datetime, deadline_s: float) -> datetime:
+    """A deadline that was named counts from the submission; the usual one from when it may run."""
+    if draft.deadline_s is not None:
+        return now + timedelta(seconds=draft.deadline_s)
+    return max(now, draft.scheduled_at or now) + timedelta(seconds=deadline_s)
 
 
 def new_idempotency(draft: JobDraft, live: LiveJob, now: datetime) -> NewIdempotency | None:

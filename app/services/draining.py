@@ -244,7 +244,8 @@ class Draining:
         drain = self._drain
         if drain is None or drain.ending or drain.open.pop(live.id, None) is None:
             return
-        if ending.state is not JobState.COMPLETED and live.stop is not None:
+        refused = ending.failure == DRAINING
+        if refused or (ending.state is not JobState.COMPLETED and live.stop is not None):
             drain.cancelled += 1
         else:
             drain.finished += 1

@@ -57,8 +57,9 @@ class Ingestion:
     """Takes frames in, in order, each once: the session in front sees to both.
 
     ``on_broken`` is called with a worker whose frame cannot be stored, why, and the job at fault
-    if one is known; ``on_folded`` with a worker after each frame of it; ``sealing`` with a worker's
-    own count, for the receipt to be written with it, and ``on_sealed`` once it is.
+    if one is known; ``on_accepted`` with a job that has got its row, ``on_folded`` with a worker
+    after each frame of it; ``sealing`` with a worker's own count, for the receipt to be written
+    with it, and ``on_sealed`` once it is.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Ingestion:
         self._clock = clock
         self._epoch = epoch
         self.on_broken: Callable[[Worker, str, JobId | None], None] = _nothing
+        self.on_accepted: Callable[[LiveJob], None] = _nothing
         self.on_folded: Callable[[Worker], None] = _nothing
         self.sealing: Callable[[Worker, Answer], NewReceipt | None] = _nothing
         self.on_sealed: Callable[[Worker], None] = _nothing
@@ -208,6 +210,7 @@ class Ingestion:
             return  # a repeated command has one more answer
         live.accepted = True
         live.snoozes = 0
+        self.on_accepted(live)
         now = self._clock.now()
         fingerprint = fold.worker.ready.fingerprint if fold.worker.ready else ""
         fold.operation.accepted(

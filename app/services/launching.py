@@ -68,7 +68,7 @@ class Launcher:
         record = encode_launch(self._record(generation, entry))
         path = self.log_path(generation)
         environment = {**worker_environment(os.environ), HOME_VARIABLE: self.home}
-        return self.processes.spawn(["-m", "worker"], record, path, environment, on_exit)
+        return self.processes.spawn(["-P", "-m", "worker"], record, path, environment, on_exit)
 
     def adopt(self, pid: int, started: int, on_exit: Callable[[Exit], None]) -> Process | None:
         """The process that an earlier parent of this data directory started; None when it is

@@ -247,10 +247,9 @@ class Submission:
             self._starts.check(draft.model)
 
     def _check_times(self, draft: JobDraft) -> None:
-        if draft.scheduled_at is None:
+        if draft.scheduled_at is None or draft.deadline_s is None:
             return
-        deadline_s = draft.deadline_s or self._settings.queue.deadline_s
-        if draft.scheduled_at >= self._clock.now() + timedelta(seconds=deadline_s):
+        if draft.scheduled_at >= self._clock.now() + timedelta(seconds=draft.deadline_s):
             raise InvalidRequest(
                 "'scheduled_at' is not before the job's deadline, so it could never run. "
                 "Give an earlier time, or a larger 'deadline_s'.",

@@ -181,13 +181,13 @@ class Workers:
             self._rescue.lose(worker, reason, counted=counted, blamed=blamed, culprit=culprit)
 
     def resume_stop(self, worker: Worker, patience_s: float) -> None:
-        """An earlier parent was stopping this worker: bring that to its end."""
+        """Somebody was stopping this worker, an earlier parent perhaps: bring that to its end."""
         self._tasks.spawn(self._finish_stop(worker, patience_s), f"stop {worker.generation}")
 
     async def _finish_stop(self, worker: Worker, patience_s: float) -> None:
         await self._seal_and_tell(worker, patience_s)
         if worker.stop is None or not worker.stop.sealed:
-            self.replace(worker, "a stop that an earlier parent began did not come to its end")
+            self.replace(worker, "a stop that was begun did not come to its end")
 
     async def _seal_and_tell(self, worker: Worker, patience_s: float) -> None:
         """Its receipt first; then the worker is told to leave."""

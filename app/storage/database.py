@@ -166,6 +166,7 @@ def _ready_with_room(
 
 def _ready(path: Path, now: datetime, connect: Connect) -> tuple[Identity, Path | None]:
     """Make the file if need be, check it, bring it to this program's schema, count the start."""
+    _refuse_emptied(path)
     create_file(path)
     try:
         return _checked(path, now, connect)
@@ -182,6 +183,20 @@ def _checked(path: Path, now: datetime, connect: Connect) -> tuple[Identity, Pat
     with closing(writer_connection(path)) as driver:
         backup = schema.migrate(driver, path, now)
         return next_start(driver, path), backup
+
+
+def _refuse_emptied(path: Path) -> None:
+    """A file of no bytes is how SQLite begins, but not beside a feed that has reports in it.
+
+    Raises:
+        StoreDamaged: it was emptied.
+    """
+    mark = FeedMark(path).read()
+    if mark is not None and mark.last and path.is_file() and not path.stat().st_size:
+        raise StoreDamaged(
+            f"{path} is empty, but reports were written to it: restore a backup of it, or remove it"
+            " and the file 'feed' beside it to begin anew"
+        )
 
 
 def _no_room(error: OSError | sqlite3.Error) -> bool:

@@ -54,6 +54,21 @@ def restarted(place: Place) -> None:
     place.start()
 
 
+def test_a_worker_that_was_prepared_and_never_ended_is_told_of_and_can_be_ended(
+    new_place: NewPlace,
+) -> None:
+    place = serving(new_place)
+    assert prepare_stop(place).status_code == 200
+    answer = place.server.get("/readyz")
+    assert answer.status_code == 503
+    assert "was prepared to stop" in answer.json()["reason"]
+    job = place.submit("[[tokens=2]]")
+    assert place.post(f"/admin/v1/models/{place.model}/reset").status_code == 200
+    gone(place, generations(place)[0]["id"])
+    assert place.ended(job)["state"] == "completed"
+    assert place.server.get("/readyz").status_code == 200
+
+
 # --- stops that come to their end --------------------------------------------------------------
 
 

@@ -90,3 +90,25 @@ def test_scheduled_and_retryable_jobs_are_due_once_also_after_a_restart(
 def at(seconds: float) -> str:
     """A time so far from now."""
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+def test_the_time_of_an_attempt_begins_with_its_row(new_place: NewPlace) -> None:
+    """What waits at the worker's door takes no time of its own."""
+    place = new_place({"step_s": 0.02}, {"worker.rows": 1, "worker.prefetch": 2})
+    place.start()
+    first = place.submit("[[tokens=120]]")
+    place.running(first)
+    waiting = place.submit("[[tokens=3]]", attempt_timeout_s=1.0)
+    assert place.ended(waiting)["state"] == "completed"
+    assert place.outcomes(waiting) == ["finished"]
+
+
+def test_the_usual_deadline_counts_from_when_a_job_may_run(place: Place) -> None:
+    job = place.submit("[[tokens=1]]", scheduled_at=at(30 * 24 * 3600))
+    row = place.store.job(job)
+    assert row["deadline_at"] - row["scheduled_at"] == 7 * 24 * 3600 * 1_000_000
+    place.cancel(job)
+    refused = place.post(
+        "/v1/jobs", {**place.body("x"), "scheduled_at": at(7200), "deadline_s": 3600}
+    )
+    assert refused.json()["error"]["param"] == "scheduled_at"

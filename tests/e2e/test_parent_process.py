@@ -97,3 +97,15 @@ def test_only_loopback_is_listened_on(scripted: RunningServer) -> None:
         if connection.status == psutil.CONN_LISTEN
     ]
     assert listening == ["127.0.0.1"]
+
+
+def test_a_worker_runs_the_installed_program_wherever_the_server_was_started(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = site.root / "elsewhere"
+    for package in ("worker", "shared"):
+        (elsewhere / package).mkdir(parents=True)
+        (elsewhere / package / "__init__.py").write_text("raise SystemExit('not ours')")
+    monkeypatch.chdir(elsewhere)
+    server = site.start(program=("-P", "-m", "app.cli.main"))
+    assert server.chat("hello").status_code == 200

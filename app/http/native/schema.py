@@ -84,7 +84,12 @@ class JobSubmission(
         Annotated[str, Meta(min_length=1, max_length=TENANT_CHARS_MAX, pattern=TENANT)] | None
     ) = None
     tags: dict[str, str] | None = None
-    deadline_s: Annotated[Duration, Meta(description="Counts from submission.")] | None = None
+    deadline_s: (
+        Annotated[
+            Duration, Meta(description="Counts from submission. None: a week from `scheduled_at`.")
+        ]
+        | None
+    ) = None
     attempt_timeout_s: Duration | None = None
     max_attempts: Annotated[int, Meta(ge=1, le=ATTEMPTS_MAX)] | None = None
     scheduled_at: Annotated[datetime, Meta(tz=True)] | None = None

@@ -83,3 +83,11 @@ async def test_a_head_of_usual_size_is_answered_and_the_connection_stays() -> No
         for _ in range(2):
             writer.write(REQUEST + b"x-long: " + b"x" * 30_000 + b"\r\n\r\n")
             assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_what_is_no_http_is_refused_in_the_usual_shape() -> None:
+    async with connected() as (reader, writer):
+        writer.write(b"\x16\x03\x01 hello\r\n\r\n")
+        answer = await rest_of(reader)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b'{"error":{"message":"Invalid HTTP request received."' in answer

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
@@ -14,6 +15,7 @@ from app.storage import schema
 from app.storage.connections import writer_connection
 from app.storage.database import DATABASE_NAME, Database
 from app.storage.errors import AlreadyRunning, NotOurDatabase, SchemaTooNew, StoreDamaged
+from app.storage.feed_mark import FeedMark
 from app.storage.jobs import insert_job
 from app.storage.reading import load_open_jobs
 from tests.integration.storage.making import REPOSITORY, make_job, opened, query, tamper
@@ -173,6 +175,25 @@ async def test_another_programs_database_is_refused_and_left_alone(tmp_path: Pat
     with pytest.raises(NotOurDatabase):
         await Database.open(tmp_path / "data")
     assert query(tmp_path / "data", "SELECT name FROM sqlite_schema") == [("theirs",)]
+
+
+async def test_a_file_that_was_emptied_is_refused_where_reports_were_written(
+    data_dir: Path,
+) -> None:
+    (data_dir / "mlxq.db").write_bytes(b"")
+    async with opened(data_dir):  # nothing was in it yet
+        pass
+    mark = FeedMark(data_dir / "mlxq.db")
+    known = mark.read()
+    assert known is not None
+    mark.write(msgspec.structs.replace(known, last=7))
+    (data_dir / "mlxq.db").write_bytes(b"")
+    with pytest.raises(StoreDamaged, match="is empty"):
+        await Database.open(data_dir)
+    assert (data_dir / "mlxq.db").read_bytes() == b""
+    (data_dir / "mlxq.db").unlink()
+    async with opened(data_dir):
+        pass
 
 
 async def test_a_refused_open_lets_go_of_the_lock(data_dir: Path) -> None:
