@@ -194,6 +194,8 @@ class StoreMachine(RuleBasedStateMachine):
             holds=worker.is_heard and len(told) == len(held),
             then=then,
         )
+        # What of its jobs goes back later in the same commit would count as gone back before.
+        self.flush()
 
     @rule(back=st.integers(0, 1), really=st.booleans())
     def gone(self, back: int, really: bool) -> None:
@@ -215,6 +217,7 @@ class StoreMachine(RuleBasedStateMachine):
             holds=worker.state != "gone" and not busy,
             then=then,
         )
+        self.flush()
 
     @rule(steps=st.integers(1, 4))
     def live_on(self, steps: int) -> None:
