@@ -18,6 +18,7 @@ decoder  # tokenizers.Tokenizer
 # Read or called by the library that owns the class.
 request_body  # litestar's Operation
 force_exit  # uvicorn.Server
+timeout_graceful_shutdown  # uvicorn.Config
 should_exit  # uvicorn.Server
 isolation_level  # sqlite3.Connection
 extract_cache  # mlx_lm's BatchGenerator
