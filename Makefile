@@ -7,6 +7,8 @@ INSTALLED := $(VENV)/.installed
 MODEL := smollm2-135m-instruct
 CODE := app worker shared migrations tests
 ARGS ?=
+# Tests mostly wait for processes, so more of them than cores run at a time.
+TESTS_AT_ONCE ?= 4
 
 .DEFAULT_GOAL := help
 .PHONY: help install model serve test test-fast reliability check format bench bench-queue bench-readers torture lock clean
@@ -28,13 +30,13 @@ serve: model  ## start the server (ARGS="--port 9000" and the like)
 # Without the model its tests are skipped, unless MLXQ_REQUIRE_MODEL=1 makes that a failure.
 test: $(INSTALLED)  ## all tests
 	@$(BIN)/mlxq models pull $(MODEL) || [ "$$MLXQ_REQUIRE_MODEL" != 1 ]
-	@exec $(BIN)/python -m pytest -m "not benchmark and not torture and not reliability" $(ARGS)
+	@exec $(BIN)/python -m pytest -n $(TESTS_AT_ONCE) --dist loadgroup -m "not benchmark and not torture and not reliability" $(ARGS)
 
 reliability: $(INSTALLED)  ## the fault suites at small counts (docs/reliability.md; ARGS=--tenth for hours)
 	@exec $(BIN)/python -m pytest tests/reliability -m "not torture" -n 2 --dist worksteal $(ARGS)
 
 test-fast: $(INSTALLED)  ## unit, property, conformance and integration tests without the model
-	@exec $(BIN)/python -m pytest -m "not benchmark and not torture and not reliability and not model" \
+	@exec $(BIN)/python -m pytest -n $(TESTS_AT_ONCE) --dist loadgroup -m "not benchmark and not torture and not reliability and not model" \
 		--ignore=tests/e2e --ignore=tests/mlx $(ARGS)
 
 check: $(INSTALLED)  ## lint, format, types, imports, dead code, dependencies

@@ -48,12 +48,10 @@ class IdMint:
         return JobId(f"job_{self._body()}")
 
     def jobs(self, count: int) -> list[JobId]:
-        """New ``job_…`` ids, in order: one look at the clock and one draw for all of them."""
-        random = self._entropy(_RANDOM_BYTES * count)
+        """New ``job_…`` ids, in order, with one look at the clock for all of them."""
         now_ms = self._now_ms()
         return [
-            JobId(f"job_{self._after(now_ms, random[at : at + _RANDOM_BYTES])}")
-            for at in range(0, len(random), _RANDOM_BYTES)
+            JobId(f"job_{self._after(now_ms, self._entropy(_RANDOM_BYTES))}") for _ in range(count)
         ]
 
     def generation(self) -> GenerationId:

@@ -38,6 +38,14 @@ class _BlasBeforeMlx(MetaPathFinder):
 sys.meta_path.insert(0, _BlasBeforeMlx())
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of the default model one after the other in one process, however many run beside
+    them: they load the same weights and compute the same references."""
+    for item in items:
+        if item.get_closest_marker("model"):
+            item.add_marker(pytest.mark.xdist_group("default-model"))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,

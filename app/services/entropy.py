@@ -16,7 +16,13 @@ class Entropy:
         self._at = 0
 
     def __call__(self, count: int) -> bytes:
-        """``count`` random bytes, at most ``BLOCK_BYTES``."""
+        """``count`` random bytes.
+
+        Raises:
+            ValueError: more than ``BLOCK_BYTES``.
+        """
+        if count > BLOCK_BYTES:
+            raise ValueError(f"{count} bytes at once, over {BLOCK_BYTES}")
         if self._at + count > len(self._block):
             self._block = os.urandom(BLOCK_BYTES)
             self._at = 0
