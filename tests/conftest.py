@@ -40,10 +40,12 @@ sys.meta_path.insert(0, _BlasBeforeMlx())
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of the default model one after the other in one process, however many run beside
-    them: they load the same weights and compute the same references."""
+    them: they load the same weights and compute the same references. And first, since together they
+    take as long as all the others."""
     for item in items:
         if item.get_closest_marker("model"):
             item.add_marker(pytest.mark.xdist_group("default-model"))
+    items.sort(key=lambda item: item.get_closest_marker("model") is None)
 
 
 @pytest.hookimpl(wrapper=True)

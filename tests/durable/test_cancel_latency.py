@@ -37,6 +37,7 @@ async def tokens_after_cancel(product: Product) -> tuple[int, float]:
     return live.output.completion_tokens - before, late_s
 
 
+@pytest.mark.quiet
 @pytest.mark.timeout(120)
 async def test_no_more_than_a_step_and_20_ms_of_tokens_are_computed_after_a_cancel(
     site: Site,

@@ -18,6 +18,7 @@ KILLED_AT_S: Final = 0.7
 DONE_BY_S: Final = 13.0
 
 
+@pytest.mark.quiet
 @pytest.mark.timeout(120)
 def test_twenty_jobs_on_four_rows_all_end_once_within_thirteen_seconds(
     new_place: NewPlace,

@@ -21,7 +21,7 @@ NEEDLESS = {"alembic", "pydantic", "pydantic_core", "rich", "huggingface_hub"}
 
 REQUESTS = 1_000
 CLIENTS = 16
-RSS_BYTES_MAX = 100_000_000
+RSS_BYTES_MAX = 120_000_000
 
 
 async def ask_often(server: RunningServer) -> None:

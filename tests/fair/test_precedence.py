@@ -2,6 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from app.domain.preempting import FIRST_TOKENS
 from tests.durable.margins import CLEAR, Margins
 from tests.durable.place import Place, assert_counted_once
@@ -37,6 +39,7 @@ def accepted_after_s(place: Place, job: str) -> float:
     return (row["started_at"] - row["created_at"]) / MICROS
 
 
+@pytest.mark.quiet
 def test_an_interactive_job_gets_a_batch_row_within_two_steps_and_no_token_changes(
     new_place: NewPlace,
 ) -> None:
