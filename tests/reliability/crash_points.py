@@ -105,7 +105,7 @@ _PARENT: Final = chain(
     _sent("work", "send of the ack", "Ack", late=15),
     _commit("work", "ending", "job.end"),
     _call("work", "showing of the ending", "app.services.endings:Endings.show"),
-    _commit("work", "compaction", "chunk.drop", late=2),
+    _commit("work", "compaction", "chunk.drop"),
     # Stopping one.
     _commit("cancel", "cancel", "job.stop"),
     _sent("cancel", "send of the cancel", "Cancel"),
