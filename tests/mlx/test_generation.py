@@ -76,10 +76,10 @@ def test_the_default_model_computes_what_mlx_lm_computes(
     driver = Driver(engine)
     asked = [codec.render_chat([ChatMessage("user", question)], 0) for question in QUESTIONS]
     for n, prompt in enumerate(asked):
-        driver.insert(make_spec(n, prompt, max_tokens=32))
+        driver.insert(make_spec(n, prompt, max_tokens=20))
     heard = driver.finish()
     for n, prompt in enumerate(asked):
-        assert heard[RowId(n)].tokens == greedy(engine, prompt, 32), QUESTIONS[n]
+        assert heard[RowId(n)].tokens == greedy(engine, prompt, 20), QUESTIONS[n]
 
 
 @pytest.mark.model
@@ -95,7 +95,7 @@ def test_rows_of_the_default_model_draw_alone_what_they_draw_in_a_batch(
             n,
             codec.render_chat([ChatMessage("user", question)], 0),
             sampling=sampling,
-            max_tokens=24,
+            max_tokens=16,
         )
         for n, (question, sampling) in enumerate(zip(QUESTIONS, MIXED, strict=True))
     ]
