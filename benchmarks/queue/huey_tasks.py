@@ -1,12 +1,8 @@
-"""Huey's side: a queue on SQLite, a task that does nothing, and a consumer.
-
-`python -m benchmarks.queue.huey_tasks FILE WORKERS` consumes until it is killed.
-"""
+"""Huey's side: a queue on SQLite and a task that does nothing."""
 # Huey has no types.
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUnknownParameterType=false
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +21,3 @@ def queue(path: Path) -> Any:
     made: Any = SqliteHuey("bench", filename=str(path), fsync=True, results=False)
     made._registry = _tasks._registry  # noqa: SLF001 - one task, wherever the file lies
     return made
-
-
-if __name__ == "__main__":
-    consumer = queue(Path(sys.argv[1])).create_consumer(
-        workers=int(sys.argv[2]), worker_type="thread", periodic=False, initial_delay=0.001
-    )
-    consumer.run()

@@ -9,13 +9,15 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.queue.figures import Figure
+from benchmarks.queue.server import BenchFailed
 
 TASKS = 5_000
 WORKERS = 4
+PATIENCE_S = 60.0
 _SERVERS = {"SAQ (Redis)": "redis-server", "Procrastinate (PostgreSQL)": "postgres"}
 
 
@@ -38,6 +40,14 @@ def missing() -> list[str]:
     ] + [f"{name}: not measured yet" for name, server in _SERVERS.items() if shutil.which(server)]
 
 
+def _wait(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not until():
+        if time.monotonic() > deadline:
+            raise BenchFailed(f"Huey did nothing for {PATIENCE_S:.0f} s")
+        time.sleep(0.002)
+
+
 def _huey(path: Path, tasks: int) -> tuple[float, float]:
     from benchmarks.queue import huey_tasks
 
@@ -46,14 +56,12 @@ def _huey(path: Path, tasks: int) -> tuple[float, float]:
     for _ in range(tasks):
         queue.enqueue(huey_tasks.nothing.s())
     enqueued_s = time.monotonic() - began
-    command = [sys.executable, "-m", "benchmarks.queue.huey_tasks", str(path), str(WORKERS)]
+    command = [sys.executable, "-m", "benchmarks.queue.huey_consumer", str(path), str(WORKERS)]
     consumer = subprocess.Popen(command)
     try:
-        while queue.pending_count() == tasks:
-            time.sleep(0.001)
+        _wait(lambda: queue.pending_count() < tasks)
         began = time.monotonic()
-        while queue.pending_count():
-            time.sleep(0.005)
+        _wait(lambda: not queue.pending_count())
         return enqueued_s, time.monotonic() - began
     finally:
         consumer.kill()
