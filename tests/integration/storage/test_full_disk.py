@@ -94,6 +94,7 @@ async def test_a_submission_on_a_full_disk_is_told_at_once_and_nothing_of_it_sta
     with pytest.raises(StoreFull):
         await database.writer.submit(insert_job(make_job(2, request=BIG)))
     disk.full = False
+    # What fits into pages that are there already tells of room in between, if it comes so soon.
     await asyncio.to_thread(wait_until, lambda: told[-1:] == [False], what="room again")
     assert await database.writer.submit(insert_job(make_job(3))) == Committed()
     await database.close()
