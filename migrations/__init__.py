@@ -2,6 +2,6 @@
 
 from typing import Final
 
-HEAD: Final = "0005"
+HEAD: Final = "0006"
 """The latest revision. Known without alembic, so that a start without a pending step is quick; a
 test compares it with what alembic finds."""

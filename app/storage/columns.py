@@ -5,6 +5,8 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy import Column, Integer, LargeBinary, MetaData, Text
 
+_LISTED_MAX: Final = 2
+
 metadata: Final = MetaData(
     naming_convention={
         "ix": "%(table_name)s_%(column_0_name)s",
@@ -35,5 +37,9 @@ def blob(name: str, *, null: bool = False) -> Column[bytes]:
 
 
 def one_of(column: str, values: tuple[str, ...]) -> str:
-    listed = ", ".join(f"'{value}'" for value in values)
-    return f"{column} IN ({listed})"
+    """A condition. SQLite makes a table of a list of more than two each time it looks, so a longer
+    one is spelled out."""
+    listed = [f"'{value}'" for value in values]
+    if len(listed) <= _LISTED_MAX:
+        return f"{column} IN ({', '.join(listed)})"
+    return f"({' OR '.join(f'{column} = {value}' for value in listed)})"
