@@ -85,6 +85,8 @@ class Retention:
 
     def _wait_at_most(self, seconds: float) -> None:
         """Look in so many seconds, unless that is to be sooner anyway."""
+        if self._timer is not None and seconds >= WAIT_MAX_S:
+            return  # nobody waits longer; this is asked for every job that ends
         loop = asyncio.get_running_loop()
         seconds = min(max(seconds, BATCH_PAUSE_S), WAIT_MAX_S)
         if self._timer is not None:
