@@ -83,10 +83,14 @@ class Attempts:
         ending = self._endings.decide(live, *outcome, complete=complete)
         fold.worker.let_go(live)
         fold.operation.ended(
-            live.new, recorded(live.new, ending), stop_reason=live.stop, outcome=attempt
+            live.new,
+            recorded(live.new, ending),
+            stop_reason=live.stop,
+            outcome=attempt,
+            followed=live.followed,
         )
         fold.endings.append((live, ending))
-        fold.lazy = False
+        fold.operation.lazy = False
 
     def _return(
         self,
@@ -101,4 +105,4 @@ class Attempts:
         back = self._returns.give_back(live, outcome, failure=failure, counted=counted)
         fold.operation.gave_back(back)
         fold.returned.append((live, back))
-        fold.lazy = False
+        fold.operation.lazy = False

@@ -8,10 +8,10 @@ jobs go on elsewhere, and nothing is held against them.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import structlog
+from msgspec.structs import replace
 
 from app.domain.errors import StorageFull
 from app.domain.job import JobState, StopReason

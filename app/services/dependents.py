@@ -114,6 +114,8 @@ class Dependents:
         live.awaits = frozenset(job for job, outcome in own.items() if outcome is None)
         for job in live.awaits:
             self._successors.setdefault(job, {})[live.id] = None
+            if (predecessor := self._ledger.get(job)) is not None:
+                predecessor.followed = True
 
     def adopt(self, live: LiveJob, row: JobRow) -> None:
         """A job of an earlier start: held back if anything still does. All of them are adopted

@@ -55,6 +55,7 @@ def live_job(draft: JobDraft, job: JobId, now: datetime, deadline_s: float) -> L
         cost=estimate(size, draft.request.max_tokens),
         state=JobState.SCHEDULED if later else JobState.AVAILABLE,
         channel=Channel(bounded=journaled),
+        followed=False,
     )
 
 

@@ -1,4 +1,4 @@
-"""One frame on its way into the store, and what follows its commit."""
+"""Frames of a worker on their way into the store, and what follows their commit."""
 
 from dataclasses import dataclass, field
 
@@ -14,13 +14,12 @@ from app.storage.frames import FrameOperation
 class Fold:
     """The operation being built, and what is shown once it is committed, in order.
 
-    ``lazy`` stays True while the frame holds nothing but output of attached jobs; ``sealed`` that
-    the worker's receipt is written with it.
+    The operation stays lazy while its frames hold nothing but output of attached jobs; ``sealed``
+    says that the worker's receipt is written with it.
     """
 
     worker: Worker
     operation: FrameOperation
-    lazy: bool = True
     sealed: bool = False
     shown: list[tuple[LiveJob, Started | Output]] = field(
         default_factory=list[tuple[LiveJob, Started | Output]]

@@ -14,6 +14,7 @@ worker never computes for nobody. An event that is wrong ends its own job only.
 from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import structlog
 
@@ -49,6 +50,9 @@ from shared.messages import (
     Refused,
     Stopped,
 )
+
+FRAMES_JOINED_MAX: Final = 64
+"""Frames that are written as one: what a failed write costs is bounded, and so is its time."""
 
 _log = structlog.get_logger("ingestion")
 
@@ -95,18 +99,36 @@ class Ingestion:
         if (untrue := _untrue(worker, frame)) is not None:
             self._broken(worker, untrue, None)
             return
-        fold = Fold(worker, FrameOperation(worker.generation, frame.seq))
-        self._pending[worker.generation].append(fold)
+        fold = self._joined(worker, frame.seq)
+        joins = fold is not None
+        if fold is None:
+            fold = Fold(worker, FrameOperation(worker.generation, frame.seq, lazy=True))
+            self._pending[worker.generation].append(fold)
         for event in frame.events:
             self._event(fold, event)
         worker.credited(frame.credit)
-        operation = fold.operation.build(lazy=fold.lazy)
-        future = self._writer.submit(operation)
-        future.add_done_callback(partial(self._folded, fold, frame.seq))
+        if joins:
+            self._writer.grown()
+        else:
+            future = self._writer.submit(fold.operation)
+            future.add_done_callback(partial(self._folded, fold))
         self._relay.pump(worker.model)
         self.on_folded(worker)
 
-    def _folded(self, fold: Fold, seq: int, future: OutcomeFuture) -> None:
+    def _joined(self, worker: Worker, seq: int) -> Fold | None:
+        """What the frame before waits in, if this one can be written with it: while the store is
+        at work its frames gather, and a job that begins and ends meanwhile is written once."""
+        pending = self._pending.get(worker.generation)
+        if not pending or not self._writer.may_grow(pending[-1].operation):
+            return None
+        fold = pending[-1]
+        if fold.operation.frames >= FRAMES_JOINED_MAX:
+            return None
+        fold.operation.join(seq)
+        return fold
+
+    def _folded(self, fold: Fold, future: OutcomeFuture) -> None:
+        seq = fold.operation.last
         error = None if future.cancelled() else future.exception()
         if error is not None and fold in self._pending[fold.worker.generation]:
             culprit = error.subject if isinstance(error, OperationFailed) else None
@@ -193,7 +215,7 @@ class Ingestion:
 
     def _answer(self, fold: Fold, event: Answer) -> None:
         fold.operation.answered(event.command)
-        fold.lazy = False
+        fold.operation.lazy = False
         if event.code == "sealed" and (receipt := self.sealing(fold.worker, event)) is not None:
             fold.operation.receipt(receipt)
             fold.sealed = True
@@ -204,10 +226,10 @@ class Ingestion:
                 self._attempts.not_held(fold, live)
 
     def _accepted(self, fold: Fold, live: LiveJob, event: Accepted) -> None:
-        fold.lazy = False
-        fold.operation.answered(event.command)
-        if live.accepted:
-            return  # a repeated command has one more answer
+        fold.operation.lazy = False
+        if live.accepted:  # a repeated command has one more answer
+            fold.operation.answered(event.command)
+            return
         live.accepted = True
         live.snoozes = 0
         self.on_accepted(live)
@@ -222,6 +244,7 @@ class Ingestion:
             digest=event.digest,
             fingerprint=fingerprint,
             replayed_tokens=live.output.completion_tokens,
+            command=event.command,
         )
         if live.started_at is not None:
             return
@@ -243,7 +266,7 @@ class Ingestion:
         count = numbers(event.parts)
         output = Output(live.take_seq(count), event.choice, event.parts, len(event.tokens))
         if live.journaled:
-            fold.lazy = False
+            fold.operation.lazy = False
             fold.operation.journal(_chunk(live, event, output.seq, count))
             if event.parts:
                 fold.shown.append((live, output))

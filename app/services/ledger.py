@@ -42,7 +42,7 @@ class LiveJob:
     it is expected to take in tokens, ``charged`` that of the current attempt to its tenant,
     ``attempt_prompt`` the prompt tokens that the attempt is charged; ``record`` is what it did to
     its workers. ``awaits`` are jobs that must end before it is queued, ``due`` says that its own
-    time has come meanwhile.
+    time has come meanwhile; ``followed`` that jobs may wait for this one in turn.
     """
 
     new: NewJob
@@ -58,6 +58,7 @@ class LiveJob:
     record: Record = field(default_factory=Record)
     awaits: frozenset[JobId] = frozenset()
     due: bool = False
+    followed: bool = True
     since: float | None = None
     cost: int = 1
     charged: int = 0

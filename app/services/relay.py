@@ -8,9 +8,10 @@ becomes ready.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -26,7 +27,7 @@ from app.services.recall import DAMAGED, Recall
 from app.services.tasks import Tasks
 from app.storage.errors import PayloadDamaged
 from app.storage.idempotency import NewIdempotency
-from app.storage.jobs import claim_job, insert_job
+from app.storage.jobs import claim_jobs, insert_job
 from app.storage.operations import Committed, Operation
 from app.storage.writer import OutcomeFuture, Writer
 from shared.failures import Failure
@@ -34,6 +35,9 @@ from shared.ids import CommandId, JobId, StoreId
 from shared.messages import RunJob
 
 _log = structlog.get_logger("relay")
+
+CLAIMS_TOGETHER_MAX: Final = 128
+"""Claims that are written as one operation."""
 
 INTERNAL = Failure(code="internal_error", message="The job could not be handed to a worker.")
 
@@ -117,10 +121,15 @@ class Relay:
             self._pump_paused(worker)
             return
         if worker.rows_free and self._queues.waits_for(model):
-            held = self._queues.held(worker)
-            while (live := self._queues.take(worker, held)) is not None:
-                self._claim_waiting(live, worker)
+            self._claim_waiting(worker, self._taken(worker))
         self.on_pumped(worker)
+
+    def _taken(self, worker: Worker) -> Iterator[LiveJob]:
+        """What the worker has room for, one at a time: each is claimed before the next is asked
+        for."""
+        held = self._queues.held(worker)
+        while (live := self._queues.take(worker, held)) is not None:
+            yield live
 
     def pump_soon(self, model: str) -> None:
         """``pump`` once what is happening now has happened: many jobs end with one frame."""
@@ -142,10 +151,13 @@ class Relay:
     def _pump_paused(self, worker: Worker) -> None:
         if not self._let_through or self._queues.runs_alone(worker):
             return
+        self._claim_waiting(worker, self._taken_paused(worker))
+
+    def _taken_paused(self, worker: Worker) -> Iterator[LiveJob]:
         for live in self._queues.of_model(worker.model):
             if live.id in self._let_through and worker.rows_free:
                 self._queues.take_this(live)
-                self._claim_waiting(live, worker)
+                yield live
 
     def pause(self) -> None:
         """Claim nothing until ``resume``."""
@@ -188,20 +200,32 @@ class Relay:
             claimed_at=self._clock.now(),
         )
 
-    def _claim_waiting(self, live: LiveJob, worker: Worker) -> None:
-        claim = self._claim(live, worker)
-        future = self._writer.submit(claim_job(claim, live.run_command))
-        future.add_done_callback(partial(self._claimed, live, live.attempt))
+    def _claim_waiting(self, worker: Worker, taken: Iterable[LiveJob]) -> None:
+        claims = [(live, self._claim(live, worker)) for live in taken]
+        for start in range(0, len(claims), CLAIMS_TOGETHER_MAX):
+            self._record(claims[start : start + CLAIMS_TOGETHER_MAX])
 
-    def _claimed(self, live: LiveJob, attempt: int, future: OutcomeFuture) -> None:
-        if live.attempt != attempt or live.state is not JobState.RUNNING:
-            return
+    def _record(self, claims: Sequence["_Claimed"]) -> None:
+        """Write these with one operation."""
+        commands = [(claim, live.run_command) for live, claim in claims]
+        future = self._writer.submit(claim_jobs(commands))
+        future.add_done_callback(partial(self._recorded, claims))
+
+    def _recorded(self, claims: Sequence["_Claimed"], future: OutcomeFuture) -> None:
+        claims = [claimed for claimed in claims if _still(*claimed)]
         stored = not future.cancelled() and future.exception() is None
         if stored and isinstance(future.result(), Committed):
-            self._claimed_now(live)
-            return
-        _log.error("claim_not_stored", job=live.id, attempt=attempt, outcome=str(future))
-        self.on_unsendable(live, INTERNAL)
+            for live, claim in claims:
+                if _still(live, claim):
+                    self._claimed_now(live)
+        elif len(claims) > 1:  # one of them could not go: each for itself
+            for claimed in claims:
+                self._record([claimed])
+        else:
+            for live, claim in claims:
+                outcome = str(future)
+                _log.error("claim_not_stored", job=live.id, attempt=claim.attempt, outcome=outcome)
+                self.on_unsendable(live, INTERNAL)
 
     def _claimed_now(self, live: LiveJob) -> None:
         """The claim is committed: send the job, reading back first what is not in memory."""
@@ -251,6 +275,14 @@ class Relay:
             fingerprint=live.fingerprint,
             class_rank=live.new.job_class.rank,
         )
+
+
+_Claimed: TypeAlias = tuple[LiveJob, Claim]
+
+
+def _still(live: LiveJob, claim: Claim) -> bool:
+    """Whether the job has not moved on since it was claimed so."""
+    return live.attempt == claim.attempt and live.state is JobState.RUNNING
 
 
 def _nothing(*_args: object) -> None:

@@ -109,7 +109,8 @@ class Committer:
 
     def _all_at_once(self, operations: Sequence[Operation]) -> list[Result]:
         for statement, params in by_statement(operations):
-            changed = self._driver.executemany(statement.sql, params).rowcount
+            rows = list(map(statement.values, params))
+            changed = self._driver.executemany(statement.numbered, rows).rowcount
             if statement.exact and changed != len(params):
                 raise _Unexpected
         publish(self._driver, [report for op in operations for report in self._reports(op)])
@@ -152,7 +153,8 @@ class Committer:
     def _step(self, operation: Operation, step: Step) -> Result:
         statement = step.statement
         try:
-            changed = self._driver.execute(statement.sql, step.params).rowcount
+            values = statement.values(step.params)
+            changed = self._driver.execute(statement.numbered, values).rowcount
         except _WRONG as error:
             return _failed(operation, statement.name, step.subject, error)
         if statement.exact and changed != 1:

@@ -80,8 +80,7 @@ def dependency_steps(new: NewJob) -> list[Step]:
 
 def predecessor_end_steps(ended: Params, subject: JobId) -> list[Step]:
     """To be added to whatever ends a job; ``ended`` are the parameters of its ending."""
-    row: Params = {"job": ended["job"], "state": ended["state"], "now": ended["now"]}
-    return [Step(_END, row, subject), Step(_RELEASE, row, subject)]
+    return [Step(_END, ended, subject), Step(_RELEASE, ended, subject)]
 
 
 async def load_outcomes(

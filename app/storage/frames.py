@@ -2,7 +2,8 @@
 
 A frame is all of one engine step, for all its jobs, and counts once: the last statement moves the
 generation's cursor from the frame before to this one, and is void for a repeated frame, for one out
-of order and for a generation that was declared lost. Then nothing of the frame has happened.
+of order and for a generation that was declared lost. Then nothing of the frame has happened. Frames
+that come while an earlier one still waits for the store join it, and count with it or not at all.
 """
 
 from datetime import datetime
@@ -11,13 +12,15 @@ from typing import Final
 import msgspec
 
 from app.domain.job import Ending, NewJob, StopReason
+from app.storage.attempt_changes import AttemptChange
+from app.storage.dependencies import predecessor_end_steps
 from app.storage.encoding import checksum, micros
 from app.storage.endings import (
     AttemptOutcome,
     GiveBack,
-    give_back_steps,
+    give_back_params,
     outcome_of,
-    running_end_steps,
+    running_end_params,
 )
 from app.storage.operations import (
     NewReceipt,
@@ -34,43 +37,6 @@ from app.storage.padding import CHUNK_PAD_BYTES
 from app.storage.reports import job_report
 from app.storage.sql import insert
 from shared.ids import CommandId, GenerationId, JobId
-
-_ACCEPT_ATTEMPT: Final = Statement(
-    "attempt.accept",
-    Rank.ATTEMPT_ACCEPT,
-    "UPDATE attempt SET accepted_at = :now, prompt_tokens = :prompt, cached_tokens = :cached,"
-    " replayed_tokens = :replayed"
-    " WHERE job = :job AND number = :attempt AND outcome IS NULL AND accepted_at IS NULL",
-)
-
-_ACCEPT_JOB: Final = Statement(
-    "job.accept",
-    Rank.JOB_ACCEPT,
-    "UPDATE job SET events = events + (started_at IS NULL),"
-    " prompt_tokens = iif(started_at IS NULL, :prompt, prompt_tokens),"
-    " cached_tokens = iif(started_at IS NULL, :cached, cached_tokens),"
-    " prompt_digest = coalesce(prompt_digest, :digest),"
-    " fingerprint = coalesce(fingerprint, :fingerprint),"
-    " started_at = coalesce(started_at, :now)"
-    " WHERE id = :job AND state = 'running' AND attempt = :attempt",
-)
-"""Only the first attempt that is accepted sets the prompt's counts and takes an event number."""
-
-_PROGRESS: Final = Statement(
-    "attempt.progress",
-    Rank.ATTEMPT_PROGRESS,
-    "UPDATE attempt SET prefill_tokens = max(prefill_tokens, :done)"
-    " WHERE job = :job AND number = :attempt AND outcome IS NULL",
-)
-
-_TOKENS: Final = Statement(
-    "attempt.tokens",
-    Rank.ATTEMPT_TOKENS,
-    "UPDATE attempt SET delivered_tokens = delivered_tokens + :count,"
-    " choice_counts = json_set(choice_counts, :path,"
-    " coalesce(json_extract(choice_counts, :path), 0) + :count)"
-    " WHERE job = :job AND number = :attempt AND outcome IS NULL",
-)
 
 _CHUNK_COLUMNS: Final[tuple[str, ...]] = (
     "job",
@@ -97,13 +63,6 @@ _CHUNK: Final = Statement(
     ),
 )
 
-_EVENTS: Final = Statement(
-    "job.events",
-    Rank.JOB_EVENTS,
-    "UPDATE job SET events = :next"
-    " WHERE id = :job AND state = 'running' AND attempt = :attempt AND events = :first",
-)
-
 _ANSWERED: Final = Statement(
     "command.answer", Rank.COMMAND_ANSWER, "DELETE FROM command WHERE id = :id", exact=False
 )
@@ -115,7 +74,7 @@ _CURSOR: Final = Statement(
     " prompt_tokens = prompt_tokens + :prompt, cached_tokens = cached_tokens + :cached,"
     " completion_tokens = completion_tokens + :completion,"
     " reasoning_tokens = reasoning_tokens + :reasoning"
-    " WHERE id = :generation AND last_seq = :seq - 1 AND state NOT IN ('lost', 'gone')",
+    " WHERE id = :generation AND last_seq = :before AND state NOT IN ('lost', 'gone')",
 )
 
 
@@ -141,18 +100,55 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrameOperation:
-    """Builds the operation of frame ``seq`` (from 1) of a generation. Call ``build`` last."""
+    """Builds the operation of frame ``seq`` (from 1) of a generation, and of those that join it
+    before it is built: all of them count, or none does.
 
-    __slots__ = ("_generation", "_receipts", "_reports", "_seq", "_steps", "_subjects", "_totals")
+    Attributes:
+        lazy: it holds nothing but tokens of attached jobs, and may ride along with others.
+    """
 
-    def __init__(self, generation: GenerationId, seq: int) -> None:
+    __slots__ = (
+        "_answers",
+        "_before",
+        "_changes",
+        "_chunks",
+        "_generation",
+        "_last",
+        "_receipts",
+        "_reports",
+        "_totals",
+        "lazy",
+    )
+
+    def __init__(self, generation: GenerationId, seq: int, *, lazy: bool = False) -> None:
+        self.lazy = lazy
         self._generation = generation
-        self._seq = seq
-        self._steps: list[Step] = []
+        self._before, self._last = seq - 1, seq
+        self._changes: dict[tuple[JobId, int], AttemptChange] = {}
+        self._chunks: list[Step] = []
+        self._answers: dict[CommandId, None] = {}
         self._reports: list[NewReport] = []
         self._receipts: list[NewReceipt] = []
-        self._subjects: dict[str, None] = {}
         self._totals = {"jobs": 0, "prompt": 0, "cached": 0, "completion": 0, "reasoning": 0}
+
+    @property
+    def patient(self) -> bool:
+        """It waits out a full disk: what it tells has happened."""
+        return True
+
+    @property
+    def last(self) -> int:
+        """The last of its frames."""
+        return self._last
+
+    @property
+    def frames(self) -> int:
+        """How many frames it is of."""
+        return self._last - self._before
+
+    def join(self, seq: int) -> None:
+        """The next frame belongs to it, too."""
+        self._last = seq
 
     def accepted(
         self,
@@ -165,49 +161,43 @@ class FrameOperation:
         digest: str,
         fingerprint: str,
         replayed_tokens: int = 0,
+        command: CommandId | None = None,
     ) -> None:
-        """The worker has a row for the attempt and counted its prompt."""
-        params: Params = {
-            "job": job,
-            "attempt": attempt,
-            "now": micros(now),
-            "prompt": prompt_tokens,
-            "cached": cached_tokens,
+        """The worker has a row for the attempt and counted its prompt; with that it has answered
+        ``command``."""
+        change = self._change(job, attempt)
+        change.accepted, change.command = True, command
+        change.values |= {
+            "accepted_at": micros(now),
+            "attempt_prompt": prompt_tokens,
+            "attempt_cached": cached_tokens,
             "digest": digest,
             "fingerprint": fingerprint,
             "replayed": replayed_tokens,
         }
-        self._add(_ACCEPT_ATTEMPT, params, job)
-        self._add(_ACCEPT_JOB, params, job)
         self._totals["jobs"] += 1
         self._totals["prompt"] += prompt_tokens
         self._totals["cached"] += cached_tokens
 
     def progressed(self, job: JobId, attempt: int, prefill_tokens: int) -> None:
         """So many prompt tokens are computed: what the poison rule compares between attempts."""
-        self._add(_PROGRESS, {"job": job, "attempt": attempt, "done": prefill_tokens}, job)
+        change = self._change(job, attempt)
+        change.done = max(change.done, prefill_tokens)
 
     def tokens(self, job: JobId, attempt: int, choice: int, count: int) -> None:
         """``count`` completion tokens of one choice, delivered for the first time."""
         if not count:
             return
-        path = f'$."{choice}"'
-        params: Params = {"job": job, "attempt": attempt, "path": path, "count": count}
-        self._add(_TOKENS, params, job)
+        counts = self._change(job, attempt).counts
+        counts[choice] = counts.get(choice, 0) + count
         self._totals["completion"] += count
 
     def journal(self, chunk: NewChunk) -> None:
         """A journal row; its event numbers must follow the job's last one exactly."""
-        self._subjects[chunk.job] = None
-        self._steps.append(journal_step(chunk))
+        self._chunks.append(journal_step(chunk))
+        change = self._change(chunk.job, chunk.attempt)
         if chunk.last_event >= chunk.first_event:
-            params: Params = {
-                "job": chunk.job,
-                "attempt": chunk.attempt,
-                "first": chunk.first_event,
-                "next": chunk.last_event + 1,
-            }
-            self._add(_EVENTS, params, chunk.job)
+            change.events(chunk.first_event, chunk.last_event + 1)
 
     def ended(
         self,
@@ -217,49 +207,70 @@ class FrameOperation:
         stop_reason: StopReason | None,
         outcome: AttemptOutcome | None = None,
         attempt_reasoning: int = 0,
+        followed: bool = True,
     ) -> None:
         """The job ends with this frame. ``stop_reason`` is what the decision was based on: if the
-        row has another by now, the frame is void at ``job.end`` and must be decided again."""
-        steps = running_end_steps(
+        row has another by now, the frame is void at ``job.end`` and must be decided again.
+        ``followed`` unless it is known that no job waits for this one."""
+        change = self._change(ending.job, ending.attempt)
+        change.over = "end"
+        change.values |= running_end_params(
             ending, stop_reason, outcome or outcome_of(ending), attempt_reasoning
         )
-        self._extend(steps, ending.job)
+        if followed:
+            change.followed = predecessor_end_steps(change.values, ending.job)
         self._reports.append(job_report(new, ending))
         self._totals["reasoning"] += attempt_reasoning
 
     def gave_back(self, back: GiveBack) -> None:
         """The worker has let go of the job, which goes on later. Void with a stop pending."""
-        self._extend(give_back_steps(back), back.job)
+        change = self._change(back.job, back.attempt)
+        change.over = "give_back"
+        change.values |= give_back_params(back)
 
     def answered(self, command: CommandId) -> None:
         """The command's answer is in this frame: it need not be sent again."""
-        self._steps.append(Step(_ANSWERED, {"id": command}, self._generation))
+        self._answers[command] = None
 
     def receipt(self, receipt: NewReceipt) -> None:
         """The worker's own count is in this frame: its receipt is written with it."""
         self._receipts.append(receipt)
 
-    def build(self, *, lazy: bool = False) -> Operation:
-        """The operation. ``lazy`` when it holds nothing but tokens of attached jobs."""
-        cursor: Params = {"generation": self._generation, "seq": self._seq, **self._totals}
-        self._steps.append(Step(_CURSOR, cursor, self._generation))
+    def build(self) -> Operation:
+        """The operation. Call it last."""
+        steps = [step for change in self._changes.values() for step in change.steps()]
+        steps += self._chunks
+        steps += [self._step(_ANSWERED, {"id": command}) for command in self._unanswered()]
+        cursor = {"generation": self._generation, "before": self._before, "seq": self._last}
+        steps.append(self._step(_CURSOR, {**cursor, **self._totals}))
+        jobs = dict.fromkeys(job for job, _ in self._changes)
         return Operation(
             name="frame",
-            subjects=(frame_cursor(self._generation), *self._subjects),
+            subjects=(frame_cursor(self._generation), *jobs),
             reads=(self._generation,),
-            steps=in_commit_order(self._steps),
+            steps=in_commit_order(steps),
             reports=tuple(self._reports),
             receipts=tuple(self._receipts),
-            lazy=lazy,
+            lazy=self.lazy,
         )
 
-    def _add(self, statement: Statement, params: Params, job: JobId) -> None:
-        self._subjects[job] = None
-        self._steps.append(Step(statement, params, job))
+    def _unanswered(self) -> list[CommandId]:
+        """Commands whose rows are still to go: the end of an attempt takes all that are about it
+        with it."""
+        for change in self._changes.values():
+            if change.command is not None and change.over is None:
+                self._answers[change.command] = None
+        return list(self._answers)
 
-    def _extend(self, steps: list[Step], job: JobId) -> None:
-        self._subjects[job] = None
-        self._steps += steps
+    def _step(self, statement: Statement, params: Params) -> Step:
+        return Step(statement, params, self._generation)
+
+    def _change(self, job: JobId, attempt: int) -> AttemptChange:
+        key = (job, attempt)
+        change = self._changes.get(key)
+        if change is None:
+            change = self._changes[key] = AttemptChange(job, {"job": job, "attempt": attempt})
+        return change
 
 
 def journal_step(chunk: NewChunk) -> Step:

@@ -128,6 +128,7 @@ def insert_job(
     ``idempotency.insert`` when the key names a job already: then the job was not inserted either.
     So too at ``dependency.insert`` when one of ``new.after`` is not there, and at ``firing.insert``
     or ``schedule.fire`` when the schedule has fired this ``due`` or moved on.
+    It never shares a commit with an ending of one of those, so that what it notes of them holds.
     ``events`` is the next event number (``created`` took 0). Impatient: a full disk is answered,
     not waited out.
     """
@@ -145,7 +146,7 @@ def insert_job(
     return Operation(
         name="insert_job",
         subjects=subjects,
-        reads=(claim.generation,) if claim else (),
+        reads=(claim.generation, *new.after) if claim else new.after,
         steps=in_commit_order(steps),
         patient=False,
     )
@@ -163,6 +164,7 @@ def insert_jobs(jobs: Sequence[NewJob], keys: Sequence[NewIdempotency] = ()) -> 
     return Operation(
         name="insert_jobs",
         subjects=(*(new.id for new in jobs), *(key.subject for key in keys[:1])),
+        reads=tuple({job for new in jobs for job in new.after}),
         steps=in_commit_order(steps),
         patient=False,
     )
@@ -173,7 +175,7 @@ def _insert_step(
 ) -> Step:
     row: Params = {
         **_new_row(new),
-        "state": _first_state(new, claim),
+        "state": _first_state(new, claim).value,
         "attempt": claim.attempt if claim else 0,
         "claimed_at": micros(claim.claimed_at) if claim else None,
         "parent_job": parent_job,
@@ -185,16 +187,25 @@ def _insert_step(
 def claim_job(claim: Claim, command: CommandId | None) -> Operation:
     """An available job goes to a generation. Void when it is not available any more, has a stop
     pending or another attempt number, or when the generation takes no jobs any more."""
-    params: Params = {
-        "job": claim.job,
-        "attempt": claim.attempt,
-        "claimed_at": micros(claim.claimed_at),
-    }
+    return claim_jobs([(claim, command)])
+
+
+def claim_jobs(claims: Sequence[tuple[Claim, CommandId | None]]) -> Operation:
+    """Jobs that go to workers together: all of them, or none when one could not go alone."""
+    steps: list[Step] = []
+    for claim, command in claims:
+        params: Params = {
+            "job": claim.job,
+            "attempt": claim.attempt,
+            "claimed_at": micros(claim.claimed_at),
+        }
+        steps.append(Step(_CLAIM, params, claim.job))
+        steps += claim_steps(claim, command)
     return Operation(
         name="claim_job",
-        subjects=(claim.job,),
-        reads=(claim.generation,),
-        steps=(Step(_CLAIM, params, claim.job), *claim_steps(claim, command)),
+        subjects=tuple(claim.job for claim, _ in claims),
+        reads=tuple({claim.generation for claim, _ in claims}),
+        steps=in_commit_order(steps),
     )
 
 
@@ -304,8 +315,8 @@ def _new_row(new: NewJob) -> Params:
     return {
         "id": new.id,
         "kind": new.kind,
-        "durability": new.durability,
-        "class": new.job_class,
+        "durability": new.durability.value,
+        "class": new.job_class.value,
         "class_rank": new.job_class.rank,
         "priority": new.priority,
         "surface": new.surface,

@@ -10,11 +10,15 @@ Nobody writes these by hand outside this package: ``jobs``, ``frames``, ``genera
 ``reports`` hold the constructors.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
-from typing import TypeAlias
+from operator import itemgetter
+from typing import Final, Self, TypeAlias
+
+import msgspec
 
 from app.domain.receipts import Rank as ReceiptRank
 from shared.ids import GenerationId, ReportId
@@ -22,6 +26,9 @@ from shared.totals import GenerationTotals
 
 Value: TypeAlias = str | int | float | bytes | None
 Params: TypeAlias = Mapping[str, Value]
+Values: TypeAlias = tuple[Value, ...]
+
+_PARAMETER: Final = re.compile(r":(\w+)")
 
 
 class Rank(IntEnum):
@@ -99,17 +106,32 @@ class Statement:
     """One fixed SQL text with named parameters.
 
     ``exact`` statements are fenced: each set of parameters must change exactly one row, else the
-    operation is void.
+    operation is void. ``numbered`` is the same text with numbers in the place of names, and
+    ``values`` makes of parameters what belongs there: names cost SQLite's binding a look each.
     """
 
     name: str
     rank: Rank
     sql: str
     exact: bool = True
+    numbered: str = field(init=False, repr=False)
+    values: Callable[[Params], Values] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        names = list(dict.fromkeys(_PARAMETER.findall(self.sql)))
+        places = {name: f"?{place}" for place, name in enumerate(names, 1)}
+        numbered = _PARAMETER.sub(lambda found: places[found[1]], self.sql)
+        object.__setattr__(self, "numbered", numbered)
+        object.__setattr__(self, "values", _in_order(names))
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+def _in_order(names: Sequence[str]) -> Callable[[Params], Values]:
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda params: tuple(params[name] for name in names)
+
+
+class Step(msgspec.Struct, frozen=True, eq=False):
     """A statement with one set of parameters; ``subject`` is the id it is about."""
 
     statement: Statement
@@ -117,8 +139,7 @@ class Step:
     subject: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewReport:
+class NewReport(msgspec.Struct, frozen=True, kw_only=True):
     """A report to be inserted with the change it tells of; its place in the feed is given at the
     commit. ``payload`` is a JSON object. ``rank`` orders receipts of one generation."""
 
@@ -134,8 +155,7 @@ class NewReport:
     rank: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewReceipt:
+class NewReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """A generation's receipt, to be written from what the store holds of it at the commit.
 
     ``own`` is what the worker has counted itself, ``detail`` a line for people.
@@ -148,8 +168,7 @@ class NewReceipt:
     own: GenerationTotals | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One change, undone as a whole when any part of it is.
 
     Attributes:
@@ -177,6 +196,10 @@ class Operation:
     def publishes(self) -> bool:
         """Whether reports may become visible with it."""
         return bool(self.reports or self.receipts)
+
+    def build(self) -> Self:
+        """Itself: it is all there is to write."""
+        return self
 
     def __post_init__(self) -> None:
         ranks = [step.statement.rank for step in self.steps]

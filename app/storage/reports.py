@@ -96,7 +96,7 @@ def job_report(
     """The one report of a job, from what it was submitted as and how it ended."""
     payload = JobReport(
         job=new.id,
-        outcome=ending.state,
+        outcome=ending.state.value,
         reason=_reason(ending),
         complete=ending.complete,
         usage=ending.usage,

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from app.domain.errors import ServerOverloaded
 from app.storage.committing import CommitHooks
@@ -36,6 +36,18 @@ OutcomeFuture: TypeAlias = "asyncio.Future[Outcome]"
 
 RETRY_AFTER_S: Final = 1.0
 """What callers are told when the writer is behind."""
+
+
+class Submitted(Protocol):
+    """An operation, or what becomes one when the thread gets it: until then it may grow."""
+
+    @property
+    def lazy(self) -> bool: ...
+    @property
+    def patient(self) -> bool: ...
+    def build(self) -> Operation:
+        """The operation; called once."""
+        ...
 
 
 class Writer:
@@ -68,7 +80,7 @@ class Writer:
         self._limits = limits
         self._on_full = on_full
         self._on_fatal = on_fatal
-        self._waiting: list[Pending] = []
+        self._waiting: list[tuple[Submitted, OutcomeFuture]] = []
         self._in_thread = 0
         self._hand_over_due = False
         self._lazy_timer: asyncio.TimerHandle | None = None
@@ -108,7 +120,7 @@ class Writer:
         """Cumulative numbers, for metrics."""
         return self._thread.counts
 
-    def submit(self, operation: Operation) -> OutcomeFuture:
+    def submit(self, operation: Submitted) -> OutcomeFuture:
         """Write this. The future holds ``Committed`` or ``Void`` after its commit, else
         ``OperationFailed``, ``StoreFull`` or ``StoreFailed``. Cancelling it does not undo the
         operation.
@@ -118,7 +130,7 @@ class Writer:
         """
         return self.submit_many((operation,))[0]
 
-    def submit_many(self, operations: Sequence[Operation]) -> list[OutcomeFuture]:
+    def submit_many(self, operations: Sequence[Submitted]) -> list[OutcomeFuture]:
         """Write these, in this order and as few commits as they fit in: all are taken or none.
 
         Raises:
@@ -132,6 +144,15 @@ class Writer:
         self._wake()
         return futures
 
+    def may_grow(self, operation: Submitted) -> bool:
+        """Whether this one still waits, and nothing was submitted after it: what is added to it
+        now keeps its place among all changes. ``grown`` is to be called then."""
+        return bool(self._waiting) and self._waiting[-1][0] is operation
+
+    def grown(self) -> None:
+        """The last operation was added to: it may be in more of a hurry than before."""
+        self._wake()
+
     async def close(self) -> None:
         """Commit what waits, empty the log, close the connection. Takes nothing from now on."""
         if not self._closing:
@@ -140,16 +161,16 @@ class Writer:
             self._wake()
         await asyncio.wrap_future(self._thread.ended)
 
-    def _take(self, operation: Operation) -> OutcomeFuture:
+    def _take(self, operation: Submitted) -> OutcomeFuture:
         future: OutcomeFuture = self._loop.create_future()
         refusal = self._refusal(operation)
         if refusal is None:
-            self._waiting.append(Pending(operation, future))
+            self._waiting.append((operation, future))
         else:
             future.set_exception(refusal)
         return future
 
-    def _refusal(self, operation: Operation) -> StoreError | None:
+    def _refusal(self, operation: Submitted) -> StoreError | None:
         if self._failure is not None:
             return self._failure
         if self._closing:
@@ -162,7 +183,7 @@ class Writer:
         """See that the thread gets the list, once this turn of the loop has added to it."""
         if self._in_thread or self._hand_over_due:
             return
-        if self._closing or any(not pending.operation.lazy for pending in self._waiting):
+        if self._closing or self._hurried:
             self._hand_over_due = True
             self._loop.call_soon(self._hand_over)
         elif self._waiting and self._lazy_timer is None:
@@ -176,11 +197,15 @@ class Writer:
         if self._in_thread:
             return
         if self._waiting:
-            line, self._waiting = self._waiting, []
-            self._in_thread = len(line)
-            self._thread.put(line)
+            waiting, self._waiting = self._waiting, []
+            self._in_thread = len(waiting)
+            self._thread.put([Pending(operation.build(), future) for operation, future in waiting])
         elif self._closing:
             self._thread.end()
+
+    @property
+    def _hurried(self) -> bool:
+        return any(not operation.lazy for operation, _ in self._waiting)
 
     # --- called on the loop by the thread -------------------------------------------------------
 
@@ -198,7 +223,7 @@ class Writer:
 
     def _next(self) -> None:
         """The thread has nothing left: hand over at once what has gathered meanwhile."""
-        if self._closing or any(not pending.operation.lazy for pending in self._waiting):
+        if self._closing or self._hurried:
             self._hand_over()
         else:
             self._wake()
@@ -206,18 +231,19 @@ class Writer:
     def _full(self, full: bool) -> None:  # noqa: FBT001 - the callback's one fact
         self.full = full
         if full:
-            impatient = [pending for pending in self._waiting if not pending.operation.patient]
-            self._waiting = [pending for pending in self._waiting if pending.operation.patient]
-            for pending in impatient:
-                settle(pending.future, StoreFull("the disk is full"))
+            impatient = [future for operation, future in self._waiting if not operation.patient]
+            self._waiting = [pending for pending in self._waiting if pending[0].patient]
+            for future in impatient:
+                settle(future, StoreFull("the disk is full"))
         self._on_full(full)
 
     def _failed(self, error: Exception) -> None:
         self._failure = StoreFailed(f"the store can no longer be written: {error}")
-        lost = self._thread.left() + self._waiting
+        lost = [pending.future for pending in self._thread.left()]
+        lost += [future for _, future in self._waiting]
         self._waiting, self._in_thread = [], 0
-        for pending in lost:
-            settle(pending.future, self._failure)
+        for future in lost:
+            settle(future, self._failure)
         self._on_fatal(error)
 
     def _post(self, callback: Callable[..., None], *arguments: object) -> None:

@@ -104,14 +104,23 @@ def _worker_dies_before(target: str, count: str) -> None:
     _around(target, _at(count, _kill_workers), _nothing)
 
 
+def changes(statement: str) -> list[str]:
+    """What a statement does, by the names of its changes: some do several in one."""
+    table, _, done = statement.partition(".")
+    return [f"{table}.{change}" for change in done.split("+")]
+
+
 _COMMIT: Final = "app.storage.committing:Committer.commit"
 
 
 def _die_on_mixed_frame() -> None:
     def look(args: Sequence[Any]) -> None:
         for operation in args[1]:
-            said = {s.subject for s in operation.steps if s.statement.name == "attempt.tokens"}
-            ended = {s.subject for s in operation.steps if s.statement.name == "job.end"}
+            done = [
+                (s.subject, change) for s in operation.steps for change in changes(s.statement.name)
+            ]
+            said = {subject for subject, change in done if change == "attempt.tokens"}
+            ended = {subject for subject, change in done if change == "job.end"}
             if operation.name == "frame" and ended and len(said - ended) >= 2:
                 _die()
 

@@ -97,6 +97,17 @@ def dump(path: Path) -> list[str]:
         return sorted(map(normal, connection.iterdump()))
 
 
+@pytest.mark.parametrize("table", sorted(metadata.tables))
+def test_no_rule_makes_a_table_of_its_own_each_time_a_row_is_written(
+    driver: sqlite3.Connection, path: Path, table: str
+) -> None:
+    schema.migrate(driver, path, NOW)
+    columns = [row[1] for row in driver.execute(f"PRAGMA table_info({table})")]
+    write = f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})"
+    program = driver.execute(f"EXPLAIN {write}", [1] * len(columns)).fetchall()
+    assert "OpenEphemeral" not in {step[1] for step in program}
+
+
 def test_alembic_sees_no_drift(driver: sqlite3.Connection, path: Path) -> None:
     from alembic import command
 

@@ -12,7 +12,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
-from tests.durable.sabotage import _found
+from tests.durable.sabotage import _found, changes
 from tests.reliability.crash_points import POINTS, Call, Commit, Moment, Point, Sent, Side
 
 ARMED: Final = "armed"
@@ -140,7 +140,8 @@ class Watched:
 
 def _held(operations: Sequence[Any]) -> set[str]:
     """What these operations do, by the names of their statements."""
-    held = {step.statement.name for operation in operations for step in operation.steps}
+    steps = [step for operation in operations for step in operation.steps]
+    held = {change for step in steps for change in changes(step.statement.name)}
     if any(operation.receipts for operation in operations):
         held.add("receipt")
     return held

@@ -45,29 +45,16 @@ _ENDINGS: Final = "app/storage/endings.py"
 _FRAMES: Final = "app/storage/frames.py"
 _COMMITTING: Final = "app/storage/committing.py"
 _INGESTION: Final = "app/services/ingestion.py"
-_RUNNING: Final = " WHERE id = :job AND state = 'running' AND attempt = :attempt"
+_RUNNING: Final = "\"id = :job AND state = 'running' AND attempt = :attempt\""
+_OPEN: Final = '"job = :job AND number = :attempt AND outcome IS NULL"'
 
 MUTANTS: Final = (
     Mutant(
         "no attempt fence",
         MACHINE,
         (
-            Edit(
-                _ENDINGS,
-                f'"{_RUNNING}"\n    " AND stop_reason IS :stop_reason",',
-                "\" WHERE id = :job AND state = 'running'\"\n"
-                '    " AND stop_reason IS :stop_reason",',
-            ),
-            Edit(
-                _ENDINGS,
-                f'"{_RUNNING} AND stop_reason IS NULL",',
-                "\" WHERE id = :job AND state = 'running' AND stop_reason IS NULL\",",
-            ),
-            Edit(
-                _ENDINGS,
-                '" WHERE job = :job AND number = :attempt AND outcome IS NULL",',
-                '" WHERE job = :job AND outcome IS NULL",',
-            ),
+            Edit(_ENDINGS, _RUNNING, "\"id = :job AND state = 'running'\""),
+            Edit(_ENDINGS, _OPEN, '"job = :job AND outcome IS NULL"'),
         ),
     ),
     Mutant(
@@ -76,8 +63,8 @@ MUTANTS: Final = (
         (
             Edit(
                 "shared/ids.py",
-                'str(uuid5(_REPORT_NAMESPACE, f"{kind}:{subject}"))',
-                'str(__import__("uuid").uuid4())',
+                "    digest = sha1(_REPORT_NAMESPACE + name, usedforsecurity=False).hexdigest()\n",
+                '    digest = __import__("uuid").uuid4().hex + name.decode()\n',
             ),
         ),
     ),
@@ -112,20 +99,30 @@ MUTANTS: Final = (
         "the frame's cursor in its own transaction",
         SIMULATION,
         (
-            Edit(_FRAMES, '__slots__ = ("_generation",', '__slots__ = ("cursor", "_generation",'),
+            Edit(_FRAMES, '        "_answers",\n', '        "cursor",\n        "_answers",\n'),
             Edit(
                 _FRAMES,
-                "        self._steps.append(Step(_CURSOR, cursor, self._generation))\n",
+                "        steps.append(self._step(_CURSOR, {**cursor, **self._totals}))\n",
                 '        self.cursor = Operation(name="cursor",\n'
                 "            subjects=(frame_cursor(self._generation),),\n"
                 "            reads=(self._generation,),\n"
-                "            steps=(Step(_CURSOR, cursor, self._generation),))\n",
+                "            steps=(self._step(_CURSOR, {**cursor, **self._totals}),))\n",
+            ),
+            Edit(
+                _FRAMES,
+                "def journal_step(",
+                "class Cursor:\n"
+                "    lazy, patient = False, True\n"
+                "    def __init__(self, frame):\n"
+                "        self.build = lambda: frame.cursor\n\n\n"
+                "def journal_step(",
             ),
             Edit(
                 _INGESTION,
-                "        future = self._writer.submit(operation)\n",
-                "        future = self._writer.submit(operation)\n"
-                "        self._writer.submit(fold.operation.cursor)\n",
+                "            future = self._writer.submit(fold.operation)\n",
+                "            future = self._writer.submit(fold.operation)\n"
+                "            from app.storage.frames import Cursor\n"
+                "            self._writer.submit(Cursor(fold.operation))\n",
             ),
         ),
     ),
@@ -176,7 +173,7 @@ MUTANTS: Final = (
         "a frame counts when its number is merely higher",
         MACHINE,
         (
-            Edit(_FRAMES, "last_seq = :seq - 1", "last_seq < :seq"),
+            Edit(_FRAMES, "AND last_seq = :before", "AND last_seq < :seq"),
             Edit(
                 "app/dispatch/sessions.py",
                 "        if frame.seq > self.received + 1:\n",
@@ -196,16 +193,8 @@ MUTANTS: Final = (
                 '        driver.execute("DROP TRIGGER IF EXISTS job_final_is_final")\n'
                 '        driver.execute("DROP TRIGGER IF EXISTS attempt_end_is_final")\n',
             ),
-            Edit(
-                _ENDINGS,
-                f'"{_RUNNING} AND stop_reason IS NULL",',
-                '" WHERE id = :job AND attempt = :attempt AND stop_reason IS NULL",',
-            ),
-            Edit(
-                _ENDINGS,
-                '" WHERE job = :job AND number = :attempt AND outcome IS NULL",',
-                '" WHERE job = :job AND number = :attempt",',
-            ),
+            Edit(_ENDINGS, _RUNNING, '"id = :job AND attempt = :attempt"'),
+            Edit(_ENDINGS, _OPEN, '"job = :job AND number = :attempt"'),
         ),
     ),
     Mutant(

@@ -19,8 +19,6 @@ TREE: Final = ("app", "worker", "shared", "migrations", "tests")
 NOTICED: Final = 1
 """pytest's exit status when tests have failed; others say that it could not run them."""
 
-pytestmark = pytest.mark.torture
-
 
 def tree(place: Path) -> Path:
     """A copy of the source."""
@@ -49,6 +47,12 @@ def run(suite: str, root: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def test_every_mutant_fits_the_source() -> None:
+    for edit in (edit for mutant in MUTANTS for edit in mutant.edits):
+        assert (ROOT / edit.file).read_text(encoding="utf-8").count(edit.old) == 1, edit
+
+
+@pytest.mark.torture
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
 def test_the_mutant_dies(
     tmp_path: Path, mutant: Mutant, record_property: Callable[[str, object], None]

@@ -3,12 +3,12 @@
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from app.domain.job import Claim, Durability, Ending, JobClass, JobState, NewJob, Usage
 from app.domain.receipts import Rank

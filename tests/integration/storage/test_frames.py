@@ -1,3 +1,4 @@
+import asyncio
 from datetime import timedelta
 
 import msgspec
@@ -140,6 +141,56 @@ async def test_a_frame_after_a_gap_changes_nothing(database: Database) -> None:
     assert attempt.accepted_at is None
 
 
+async def test_frames_that_join_count_together_and_once(database: Database) -> None:
+    await start_generation(database)
+    await start_job(database)
+    frame = accepted(1)
+    frame.join(2)
+    frame.join(3)
+    operation = frame.build()
+    assert await database.writer.submit(operation) == COMMITTED
+    generation = await load_generation(database.readers, GENERATION)
+    assert generation is not None
+    assert generation.last_seq == 3
+    assert await database.writer.submit(operation) == Void("attempt.accept", job_id(1))
+    assert await database.writer.submit(FrameOperation(GENERATION, 4)) == COMMITTED
+
+
+async def test_frames_that_join_after_a_gap_change_nothing(database: Database) -> None:
+    await start_generation(database)
+    frame = FrameOperation(GENERATION, 2)
+    frame.join(3)
+    assert await database.writer.submit(frame) == Void("generation.frame", GENERATION)
+
+
+async def test_a_frame_may_grow_while_it_waits_as_the_last(database: Database) -> None:
+    await start_generation(database)
+    frame = FrameOperation(GENERATION, 1)
+    assert not database.writer.may_grow(frame)
+    folded = database.writer.submit(frame)
+    assert database.writer.may_grow(frame)
+    frame.join(2)
+    database.writer.submit(insert_job(make_job()))
+    assert not database.writer.may_grow(frame), "what came after must not be overtaken"
+    assert await folded == COMMITTED
+    assert not database.writer.may_grow(frame)
+    generation = await load_generation(database.readers, GENERATION)
+    assert generation is not None
+    assert generation.last_seq == 2
+
+
+async def test_a_lazy_frame_that_grows_by_more_is_in_a_hurry(database: Database) -> None:
+    await start_generation(database)
+    await start_job(database)
+    frame = FrameOperation(GENERATION, 1, lazy=True)
+    folded = database.writer.submit(frame)
+    frame.lazy = False
+    database.writer.grown()
+    await asyncio.sleep(0)
+    assert not database.writer.may_grow(frame), "it was handed over"
+    assert await folded == COMMITTED
+
+
 async def test_a_frame_of_a_lost_generation_changes_nothing(database: Database) -> None:
     await start_generation(database)
     await database.writer.submit(lose_generation(GENERATION, NOW, "silent"))
@@ -242,7 +293,7 @@ async def test_a_journal_row_that_skips_an_event_number_is_void(database: Databa
     await start_job(database)
     frame = accepted(1)
     frame.journal(make_chunk(0, 3, 3))
-    assert await database.writer.submit(frame.build()) == Void("job.events", job_id(1))
+    assert await database.writer.submit(frame.build()) == Void("job.accept+events", job_id(1))
 
 
 async def test_an_error_in_one_event_names_its_job(database: Database) -> None:

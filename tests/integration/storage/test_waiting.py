@@ -21,6 +21,7 @@ from app.domain.schedules import (
 )
 from app.storage.database import DATABASE_NAME, Database
 from app.storage.errors import PayloadDamaged
+from app.storage.frames import FrameOperation
 from app.storage.jobs import end_waiting_job, insert_job, make_due
 from app.storage.operations import Committed, Operation, Void
 from app.storage.reading import load_job, load_open_jobs
@@ -38,12 +39,15 @@ from shared.ids import ScheduleId
 from shared.requests import ChatMessage, ChatRequest
 from shared.sampling import SamplingParams
 from tests.integration.storage.making import (
+    GENERATION,
     NOW,
     job_id,
     make_ending,
     make_job,
     opened,
     query,
+    start_generation,
+    start_job,
     tamper,
 )
 
@@ -83,6 +87,22 @@ async def state(database: Database, number: int) -> str:
     row = await load_job(database.readers, job_id(number))
     assert row is not None
     return row.state
+
+
+async def test_a_job_that_comes_to_wait_while_the_other_ends_is_not_left_waiting(
+    database: Database,
+) -> None:
+    await start_generation(database)
+    new = await start_job(database, 1)
+    frame = FrameOperation(GENERATION, 1)
+    gone = make_ending(1, state=JobState.CANCELLED, finish_reason=None, usage=Usage())
+    frame.ended(new, gone, stop_reason=None, outcome="refused", followed=False)
+    waits = after(2, 1, on_failure=OnFailure.RUN)
+    both = [database.writer.submit(frame), database.writer.submit(insert_job(waits))]
+    assert [await future for future in both] == [Committed(), Committed()]
+    row = await load_job(database.readers, job_id(2))
+    assert row is not None
+    assert row.state is JobState.AVAILABLE
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -175,7 +175,7 @@ async def test_a_caller_that_gives_up_does_not_undo_its_operation(
 async def test_lazy_operations_ride_along_with_the_next_that_is_not(database: Database) -> None:
     await start_generation(database)
     before = database.writer.counts.committed.commits
-    lazy = database.writer.submit(FrameOperation(GENERATION, 1).build(lazy=True))
+    lazy = database.writer.submit(FrameOperation(GENERATION, 1, lazy=True).build())
     await asyncio.sleep(0)
     assert not lazy.done()
     eager = database.writer.submit(insert_job(make_job()))
@@ -185,7 +185,7 @@ async def test_lazy_operations_ride_along_with_the_next_that_is_not(database: Da
 
 async def test_lazy_operations_wait_no_longer_than_their_limit(database: Database) -> None:
     await start_generation(database)
-    lazy = database.writer.submit(FrameOperation(GENERATION, 1).build(lazy=True))
+    lazy = database.writer.submit(FrameOperation(GENERATION, 1, lazy=True).build())
     async with asyncio.timeout(5):
         assert await lazy == Committed()
 
