@@ -143,6 +143,7 @@ def _attempt_statement(parts: tuple[AttemptPart, ...]) -> Statement:
         f"attempt.{'+'.join(parts)}",
         _ATTEMPT_RANKS[parts[-1]],
         f"UPDATE attempt SET {sets} WHERE {OPEN_ATTEMPT_WHERE}{once}",  # noqa: S608 - our own
+        together=True,
     )
 
 
@@ -171,4 +172,5 @@ def _job_statement(parts: tuple[JobPart, ...]) -> Statement:
         f"job.{'+'.join(parts)}",
         _JOB_RANKS[parts[-1]],
         f"UPDATE job SET {', '.join(sets)} WHERE {' AND '.join(conditions)}",  # noqa: S608
+        together=True,
     )

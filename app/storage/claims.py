@@ -15,6 +15,7 @@ INSERT_ATTEMPT: Final = Statement(
     "attempt.insert",
     Rank.ATTEMPT_INSERT,
     insert_where("attempt", ("job", "number", "generation", "claimed_at"), _ADMITS),
+    together=True,
 )
 """Void when the generation takes no jobs any more."""
 
@@ -24,6 +25,7 @@ INSERT_COMMAND: Final = Statement(
     insert_where(
         "command", ("id", "generation", "job", "attempt", "kind", "created_at", "params"), _ADMITS
     ),
+    together=True,
 )
 
 

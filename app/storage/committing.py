@@ -16,6 +16,7 @@ from app.storage.errors import OperationFailed, Trouble, trouble
 from app.storage.feed import insert_unplaced, place, publish
 from app.storage.operations import COMMITTED, NewReport, Operation, Outcome, Step, Void
 from app.storage.receipts import settle
+from app.storage.together import change
 
 Result: TypeAlias = Outcome | OperationFailed
 
@@ -110,7 +111,7 @@ class Committer:
     def _all_at_once(self, operations: Sequence[Operation]) -> list[Result]:
         for statement, params in by_statement(operations):
             rows = list(map(statement.values, params))
-            changed = self._driver.executemany(statement.numbered, rows).rowcount
+            changed = change(self._driver, statement, rows)
             if statement.exact and changed != len(params):
                 raise _Unexpected
         publish(self._driver, [report for op in operations for report in self._reports(op)])

@@ -61,6 +61,7 @@ _CHUNK: Final = Statement(
         pad=f"(SELECT zeroblob({CHUNK_PAD_BYTES}) FROM job"  # noqa: S608 - our own constant
         " WHERE id = :job AND keep_ms IS NOT NULL)",
     ),
+    together=True,
 )
 
 _ANSWERED: Final = Statement(

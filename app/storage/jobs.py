@@ -69,6 +69,7 @@ _INSERT: Final = Statement(
             "request",
         ),
     ),
+    together=True,
 )
 
 _CLAIM: Final = Statement(
@@ -76,6 +77,7 @@ _CLAIM: Final = Statement(
     Rank.JOB_CLAIM,
     "UPDATE job SET state = 'running', attempt = :attempt, claimed_at = :claimed_at"
     " WHERE id = :job AND state = 'available' AND attempt = :attempt - 1 AND stop_reason IS NULL",
+    together=True,
 )
 
 _DUE: Final = Statement(
@@ -184,14 +186,10 @@ def _insert_step(
     return Step(_INSERT, row, new.id)
 
 
-def claim_job(claim: Claim, command: CommandId | None) -> Operation:
-    """An available job goes to a generation. Void when it is not available any more, has a stop
-    pending or another attempt number, or when the generation takes no jobs any more."""
-    return claim_jobs([(claim, command)])
-
-
 def claim_jobs(claims: Sequence[tuple[Claim, CommandId | None]]) -> Operation:
-    """Jobs that go to workers together: all of them, or none when one could not go alone."""
+    """Available jobs go to their generations, all of them or none. Void when one is not available
+    any more, has a stop pending or another attempt number, or when its generation takes no jobs any
+    more."""
     steps: list[Step] = []
     for claim, command in claims:
         params: Params = {
@@ -202,7 +200,7 @@ def claim_jobs(claims: Sequence[tuple[Claim, CommandId | None]]) -> Operation:
         steps.append(Step(_CLAIM, params, claim.job))
         steps += claim_steps(claim, command)
     return Operation(
-        name="claim_job",
+        name="claim_jobs",
         subjects=tuple(claim.job for claim, _ in claims),
         reads=tuple({claim.generation for claim, _ in claims}),
         steps=in_commit_order(steps),

@@ -28,7 +28,7 @@ Value: TypeAlias = str | int | float | bytes | None
 Params: TypeAlias = Mapping[str, Value]
 Values: TypeAlias = tuple[Value, ...]
 
-_PARAMETER: Final = re.compile(r":(\w+)")
+PARAMETER: Final = re.compile(r":(\w+)")
 
 
 class Rank(IntEnum):
@@ -106,21 +106,23 @@ class Statement:
     """One fixed SQL text with named parameters.
 
     ``exact`` statements are fenced: each set of parameters must change exactly one row, else the
-    operation is void. ``numbered`` is the same text with numbers in the place of names, and
-    ``values`` makes of parameters what belongs there: names cost SQLite's binding a look each.
+    operation is void. ``together`` says that sets of one commit never name the same row, so that
+    they may be executed as one. ``numbered`` is the same text with numbers in the place of names,
+    and ``values`` makes of parameters what belongs there: names cost SQLite's binding a look each.
     """
 
     name: str
     rank: Rank
     sql: str
     exact: bool = True
+    together: bool = False
     numbered: str = field(init=False, repr=False)
     values: Callable[[Params], Values] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        names = list(dict.fromkeys(_PARAMETER.findall(self.sql)))
+        names = list(dict.fromkeys(PARAMETER.findall(self.sql)))
         places = {name: f"?{place}" for place, name in enumerate(names, 1)}
-        numbered = _PARAMETER.sub(lambda found: places[found[1]], self.sql)
+        numbered = PARAMETER.sub(lambda found: places[found[1]], self.sql)
         object.__setattr__(self, "numbered", numbered)
         object.__setattr__(self, "values", _in_order(names))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from app.domain.job import Claim, Durability, JobClass, NewJob
 from app.storage.database import Database
 from app.storage.generations import generation_ready, insert_generation
-from app.storage.jobs import claim_job, insert_jobs
+from app.storage.jobs import claim_jobs, insert_jobs
 from benchmarks.queue.figures import Figure, middle
 from benchmarks.queue.site import MODEL
 from shared.ids import CommandId, GenerationId, IdMint, JobId
@@ -77,5 +77,5 @@ def _job(job: JobId) -> NewJob:
 async def _claim(database: Database, generation: GenerationId, job: JobId, number: int) -> float:
     claim = Claim(job=job, attempt=1, generation=generation, claimed_at=datetime.now(UTC))
     began = time.perf_counter()
-    await database.writer.submit(claim_job(claim, CommandId(number + 1)))
+    await database.writer.submit(claim_jobs([(claim, CommandId(number + 1))]))
     return time.perf_counter() - began

@@ -38,9 +38,9 @@ def measure(place: Path, jobs: int) -> Iterator[Figure]:
         ask(run)
         uri = f"file:{server.database}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as store:
-            _wait_for(store, "SELECT count(*) FROM job WHERE started_at IS NOT NULL", 1)
+            _wait_for(store, "SELECT last FROM feed", 1)
             parent, worker = CpuMeter(server.process.pid), CpuMeter(server.worker().pid)
-            _wait_for(store, "SELECT count(*) FROM job WHERE state = 'completed'", jobs)
+            _wait_for(store, "SELECT last FROM feed", jobs)
             parent_s, worker_s = parent.spent_s(), worker.spent_s()
             query = "SELECT min(started_at), max(finalized_at) FROM job"
             began, ended = store.execute(query).fetchone()
@@ -52,5 +52,7 @@ def measure(place: Path, jobs: int) -> Iterator[Figure]:
 
 
 def _wait_for(store: sqlite3.Connection, query: str, count: int) -> None:
+    """Every ending is a report with its number. To look costs next to nothing: to count the jobs
+    that have ended took a third of a core from what is measured."""
     while store.execute(query).fetchone()[0] < count:
         time.sleep(0.01)

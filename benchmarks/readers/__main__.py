@@ -129,8 +129,9 @@ async def _end_jobs(port: int, rate: float) -> int:
     try:
         while True:
             await asyncio.sleep(1 / rate)
-            job = {"kind": "chat", "model": MODEL, "body": _chat("short [[tokens=1]]")}
-            job["body"].pop("model")
+            asked = _chat("short [[tokens=1]]")
+            asked.pop("model")
+            job = {"kind": "chat", "model": MODEL, "body": asked}
             await ask(port, "POST", "/v1/jobs", job)
             submitted += 1
     except asyncio.CancelledError:

@@ -27,6 +27,7 @@ from worker.inbox import Inbox, Terminated
 from worker.loading import Loader
 from worker.loop import Loop
 from worker.main import SWITCH_INTERVAL_S
+from worker.outside import Outside
 from worker.preparation import Preparation
 from worker.rows import Rows
 from worker.vitals import Vitals
@@ -203,7 +204,7 @@ def main() -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     inbox: Inbox = SimpleQueue()
     vitals = Vitals()
-    loaded = Loader(_launch(start), inbox, lambda _: None, vitals).load()
+    loaded = Loader(_launch(start), inbox, lambda _: None, vitals, Outside()).load()
     engine = TimedEngine(loaded.engine)
     desk = Desk(inbox, engine)
     rows = Rows(start.engine.rows, start.engine.prefetch)

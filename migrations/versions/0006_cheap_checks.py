@@ -5,6 +5,7 @@ rest of an update of a job. The rules and the rows stay as they were.
 """
 
 import re
+from collections.abc import Callable
 
 from alembic import op
 from sqlalchemy import text
@@ -30,17 +31,17 @@ def downgrade() -> None:
     _rewrite(CHAIN, _list)
 
 
-def _chain(found: "re.Match[str]") -> str:
+def _chain(found: re.Match[str]) -> str:
     column, values = found[1], re.findall(r"'\w+'", found[2])
     return f"({' OR '.join(f'{column} = {value}' for value in values)})"
 
 
-def _list(found: "re.Match[str]") -> str:
+def _list(found: re.Match[str]) -> str:
     values = re.findall(r"'\w+'", found[0])
     return f"{found[1]} IN ({', '.join(values)})"
 
 
-def _rewrite(pattern: "re.Pattern[str]", rewritten) -> None:  # noqa: ANN001 - a function of a match
+def _rewrite(pattern: re.Pattern[str], rewritten: Callable[[re.Match[str]], str]) -> None:
     tables = op.get_bind().execute(text("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
     for name, sql in tables.all():
         changed = pattern.sub(rewritten, sql)

@@ -21,7 +21,7 @@ from app.storage.database import Database
 from app.storage.endings import GiveBack
 from app.storage.frames import FrameOperation
 from app.storage.jobs import (
-    claim_job,
+    claim_jobs,
     end_waiting_job,
     give_back,
     insert_job,
@@ -132,7 +132,7 @@ class StoreMachine(RuleBasedStateMachine):
         attempt = max(model.attempt + 1 + off, 1)
         right = attempt == model.attempt + 1 and model.stop is None
         holds = right and model.state is JobState.AVAILABLE
-        self.gather(claim_job(make_claim(number, attempt), self.command()), holds=holds)
+        self.gather(claim_jobs([(make_claim(number, attempt), self.command())]), holds=holds)
         if holds:
             model.state, model.attempt = JobState.RUNNING, attempt
 

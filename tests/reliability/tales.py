@@ -20,7 +20,7 @@ from app.storage.consumers import ack_consumer, insert_consumer
 from app.storage.endings import GiveBack
 from app.storage.frames import FrameOperation, NewChunk
 from app.storage.jobs import (
-    claim_job,
+    claim_jobs,
     end_waiting_job,
     insert_job,
     insert_jobs,
@@ -140,8 +140,8 @@ def consumes(ledger: Ledger, last: int, *, known: bool) -> Tale:
 def _claimed(job: Job, generation: GenerationId) -> Tale:
     job.attempt += 1
     job.state = JobState.RUNNING
-    operation = claim_job(
-        make_claim(job.number, job.attempt, generation), _command(job, job.attempt)
+    operation = claim_jobs(
+        [(make_claim(job.number, job.attempt, generation), _command(job, job.attempt))]
     )
     yield Ask(operation, _inserted(job.number, job.attempt))
 

@@ -30,7 +30,7 @@ from app.storage.generations import (
     lose_generation,
 )
 from app.storage.jobs import (
-    claim_job,
+    claim_jobs,
     end_waiting_job,
     give_back,
     insert_job,
@@ -270,7 +270,7 @@ class StoreMachine(RuleBasedStateMachine):
         attempt = max(job.attempt + 1 + off, 1)
         right = attempt == job.attempt + 1 and job.stop is None and self.workers[at].takes_jobs
         self.tries(
-            claim_job(make_claim(number, attempt, generation_id(at)), self.command()),
+            claim_jobs([(make_claim(number, attempt, generation_id(at)), self.command())]),
             holds=right and job.state is JobState.AVAILABLE and not job.pruned,
             then=lambda: job.claim(attempt, at),
         )

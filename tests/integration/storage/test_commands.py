@@ -6,7 +6,7 @@ from app.storage.commands import preempt_job
 from app.storage.database import Database
 from app.storage.endings import GiveBack
 from app.storage.generations import lose_generation
-from app.storage.jobs import claim_job, give_back, request_stop
+from app.storage.jobs import claim_jobs, give_back, request_stop
 from app.storage.operations import Committed, Operation, Void
 from app.storage.reading import load_commands
 from shared.ids import CommandId, GenerationId
@@ -58,7 +58,7 @@ async def test_going_back_answers_the_preempt_and_the_next_attempt_may_be_asked_
     await database.writer.submit(preempt(9))
     await database.writer.submit(give_back(BACK))
     assert await load_commands(database.readers, GENERATION) == []
-    await database.writer.submit(claim_job(make_claim(attempt=2), CommandId(10)))
+    await database.writer.submit(claim_jobs([(make_claim(attempt=2), CommandId(10))]))
     assert await database.writer.submit(preempt(11, attempt=1)) == VOID
     assert await database.writer.submit(preempt(11, attempt=2)) == COMMITTED
 

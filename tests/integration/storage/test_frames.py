@@ -10,7 +10,7 @@ from app.storage.endings import GiveBack
 from app.storage.errors import OperationFailed
 from app.storage.frames import FrameOperation, NewChunk
 from app.storage.generations import lose_generation
-from app.storage.jobs import claim_job, insert_job, request_stop
+from app.storage.jobs import claim_jobs, insert_job, request_stop
 from app.storage.operations import Committed, Void
 from app.storage.reading import (
     load_attempts,
@@ -91,7 +91,7 @@ async def test_a_second_attempt_changes_neither_the_prompts_count_nor_the_start(
     first = accepted(1)
     first.gave_back(GiveBack(job=job_id(1), attempt=1, outcome="preempted", now=NOW, due_at=NOW))
     await database.writer.submit(first.build())
-    await database.writer.submit(claim_job(make_claim(attempt=2), CommandId(2)))
+    await database.writer.submit(claim_jobs([(make_claim(attempt=2), CommandId(2))]))
     assert await database.writer.submit(accepted(2, attempt=2, prompt=9).build()) == COMMITTED
     row = await load_job(database.readers, job_id(1))
     assert row is not None

@@ -14,7 +14,7 @@ from app.storage.generations import (
     lose_generation,
     stop_generation,
 )
-from app.storage.jobs import claim_job, insert_job, request_stop
+from app.storage.jobs import claim_jobs, insert_job, request_stop
 from app.storage.operations import Committed, Void
 from app.storage.reading import (
     load_attempts,
@@ -131,7 +131,7 @@ async def test_a_generation_that_is_gone_takes_no_jobs(database: Database) -> No
     gone = generation_gone(GENERATION, NOW, None, 9, "killed")
     assert await database.writer.submit(gone) == COMMITTED
     await database.writer.submit(insert_job(make_job()))
-    claim = claim_job(make_claim(), CommandId(1))
+    claim = claim_jobs([(make_claim(), CommandId(1))])
     assert await database.writer.submit(claim) == Void("attempt.insert", job_id(1))
 
 

@@ -11,7 +11,7 @@ from app.storage.errors import OperationFailed, PayloadDamaged
 from app.storage.generations import lose_generation
 from app.storage.jobs import (
     adopt_stored_jobs,
-    claim_job,
+    claim_jobs,
     end_running_job,
     end_waiting_job,
     give_back,
@@ -129,7 +129,7 @@ async def test_a_claim_handed_over_behind_the_loss_of_its_worker_is_void(
     lost, claimed = database.writer.submit_many(
         [
             lose_generation(GENERATION, NOW, "died"),
-            claim_job(make_claim(), CommandId(1)),
+            claim_jobs([(make_claim(), CommandId(1))]),
         ]
     )
     assert (await lost, await claimed) == (COMMITTED, Void("attempt.insert", job_id(1)))
@@ -142,7 +142,7 @@ async def test_a_job_is_claimed_once(database: Database) -> None:
     await start_generation(database)
     await database.writer.submit(insert_job(make_job()))
     first, second = database.writer.submit_many(
-        [claim_job(make_claim(), CommandId(1)), claim_job(make_claim(), CommandId(2))]
+        [claim_jobs([(make_claim(), CommandId(1))]), claim_jobs([(make_claim(), CommandId(2))])]
     )
     assert (await first, await second) == (COMMITTED, Void("job.claim", job_id(1)))
 
@@ -154,7 +154,7 @@ async def test_a_claim_handed_over_behind_a_stop_is_void(database: Database) -> 
     stopped, claimed = database.writer.submit_many(
         [
             request_stop(job_id(1), StopReason.CANCEL, NOW),
-            claim_job(make_claim(), CommandId(1)),
+            claim_jobs([(make_claim(), CommandId(1))]),
         ]
     )
     assert (await stopped, await claimed) == (COMMITTED, Void("job.claim", job_id(1)))
@@ -163,7 +163,7 @@ async def test_a_claim_handed_over_behind_a_stop_is_void(database: Database) -> 
 async def test_a_claim_with_a_wrong_attempt_number_is_void(database: Database) -> None:
     await start_generation(database)
     await database.writer.submit(insert_job(make_job()))
-    claim = claim_job(make_claim(attempt=2), CommandId(1))
+    claim = claim_jobs([(make_claim(attempt=2), CommandId(1))])
     assert await database.writer.submit(claim) == Void("job.claim", job_id(1))
 
 
@@ -171,11 +171,11 @@ async def test_a_scheduled_job_waits_until_it_is_due(database: Database) -> None
     await start_generation(database)
     later = NOW + timedelta(hours=1)
     await database.writer.submit(insert_job(make_job(scheduled_at=later)))
-    early = claim_job(make_claim(), CommandId(1))
+    early = claim_jobs([(make_claim(), CommandId(1))])
     assert await database.writer.submit(early) == Void("job.claim", job_id(1))
     assert await database.writer.submit(make_due(job_id(1), later)) == COMMITTED
     assert await database.writer.submit(make_due(job_id(1), later)) == Void("job.due", job_id(1))
-    assert await database.writer.submit(claim_job(make_claim(), CommandId(1))) == COMMITTED
+    assert await database.writer.submit(claim_jobs([(make_claim(), CommandId(1))])) == COMMITTED
 
 
 async def test_the_first_stop_reason_stays(database: Database) -> None:
@@ -241,7 +241,7 @@ async def test_a_job_ends_once_whatever_is_tried_afterwards(database: Database) 
     await database.writer.submit(end_waiting_job(new, ending, JobState.AVAILABLE))
     later = [
         end_waiting_job(new, ending, JobState.AVAILABLE),
-        claim_job(make_claim(), CommandId(1)),
+        claim_jobs([(make_claim(), CommandId(1))]),
         request_stop(job_id(1), StopReason.CANCEL, NOW),
         make_due(job_id(1), NOW),
     ]

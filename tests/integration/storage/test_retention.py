@@ -8,7 +8,7 @@ import pytest
 from app.domain.job import Durability, JobState, NewJob
 from app.storage.database import Database
 from app.storage.frames import FrameOperation, NewChunk
-from app.storage.jobs import claim_job, end_waiting_job, insert_job
+from app.storage.jobs import claim_jobs, end_waiting_job, insert_job
 from app.storage.operations import Committed, Operation
 from app.storage.padding import PAGE_BYTES
 from app.storage.reading import load_chunks, load_job, load_reports, load_request
@@ -183,7 +183,7 @@ async def test_no_text_of_a_deleted_job_is_left_in_any_file(
         key = make_key(number, key=f"k{number}")
         assert await database.writer.submit(insert_job(new, idempotency=key)) == COMMITTED
     for number in shuffled(jobs, dice):
-        claim = claim_job(make_claim(number), CommandId(number))
+        claim = claim_jobs([(make_claim(number), CommandId(number))])
         assert await database.writer.submit(claim) == COMMITTED
     seq = await talk(database, jobs, dice)
     for number in shuffled(jobs, dice):

@@ -21,7 +21,7 @@ from app.storage.endings import GiveBack
 from app.storage.frames import FrameOperation, NewChunk
 from app.storage.generations import generation_gone, lose_generation
 from app.storage.idempotency import NewIdempotency
-from app.storage.jobs import claim_job, end_waiting_job, insert_job, request_stop
+from app.storage.jobs import claim_jobs, end_waiting_job, insert_job, request_stop
 from app.storage.operations import Committed, NewReceipt, Operation
 from shared.failures import Failure
 from shared.ids import CommandId, GenerationId
@@ -120,7 +120,7 @@ def completed(number: int, attempt: int, tokens: int) -> Any:
 def claim(number: int, attempt: int, generation: GenerationId) -> Operation:
     """The n-th job goes to a worker."""
     command = CommandId(number * 10 + attempt)
-    return claim_job(make_claim(number, attempt, generation), command)
+    return claim_jobs([(make_claim(number, attempt, generation), command)])
 
 
 async def write(database: Database, *operations: Operation) -> None:
