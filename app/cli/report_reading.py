@@ -1,8 +1,11 @@
 """Reading the feed of reports: a consumer's or anybody's, to its end or for as long as it takes."""
 
 import shlex
+import signal
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +17,9 @@ from app.cli.watching import Patience, progress
 REPORTS: Final = "/v1/reports"
 CONSUMERS: Final = "/v1/consumers"
 PAGE: Final = 100
+
+_PASSED_ON: Final = (signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C reaches the command by itself: the terminal sends it to both."""
 
 ReportDict = dict[str, Any]
 
@@ -118,23 +124,47 @@ class Acknowledging:
 
 
 def execute(command: str, report: ReportDict) -> None:
-    """Run a command with the report as JSON on its standard input.
+    """Run a command with the report as JSON on its standard input. Whoever asks this process to end
+    asks the command: it must not go on where its end is seen by nobody.
 
     Raises:
         Failed: it could not be started, or did not exit with 0.
     """
     try:
-        done = subprocess.run(
-            shlex.split(command), input=msgspec.json.encode(report) + b"\n", check=False
-        )
+        process = subprocess.Popen(shlex.split(command), stdin=subprocess.PIPE)
     except (OSError, ValueError) as error:
         raise Failed(f"{command!r} cannot be run: {error}") from error
-    if done.returncode:
+    with _passed_on(process):
+        process.communicate(msgspec.json.encode(report) + b"\n")
+    if process.returncode:
         place = _place(report)
         raise Failed(
-            f"{command!r} ended with {done.returncode} for report {report['id']} at {place}; "
+            f"{command!r} ended with {process.returncode} for report {report['id']} at {place}; "
             "it is not acknowledged"
         )
+
+
+@contextmanager
+def _passed_on(process: "subprocess.Popen[bytes]") -> Generator[None]:
+    """Signals that would end this process are the command's while it runs; afterwards they do what
+    they did before."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's
+        return
+    came: list[int] = []
+
+    def pass_on(number: int, _frame: object) -> None:
+        came.append(number)
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 def create(client: Client, name: str, start: str, selection: dict[str, Any]) -> None:

@@ -2,8 +2,8 @@
 
 The name is looked up once for each connection, its addresses are judged, and the connection goes to
 one that passed: a name that has another address a moment later leads nowhere else. Redirects are
-not followed, proxies of the environment not used, and of the answer only the status counts. Import
-this where it is needed: it loads an HTTP client.
+not followed, proxies of the environment not used, and of the answer only the status counts, and
+when to come again. Import this where it is needed: it loads an HTTP client.
 """
 
 import asyncio
@@ -19,6 +19,8 @@ from typing_extensions import override
 
 REPLY_BYTES_MAX: Final = 65_536
 """Of an answer's body, read so that the connection can be used again; more of it ends it."""
+
+RETRY_AFTER_CHARS_MAX: Final = 64
 
 REPLY_S: Final = 1.0
 """How long that may take."""
@@ -38,6 +40,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     status: int | None = None
     error: str | None = None
+    retry_after: str | None = None
     took_ms: int = 0
 
 
@@ -67,29 +70,35 @@ class Poster:
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Post this, and what came of it within the time."""
         began = time.monotonic()
-        status, error = await self._ask(url, list(headers.items()), body)
-        return Answer(status=status, error=error, took_ms=round((time.monotonic() - began) * 1000))
+        answer = await self._ask(url, list(headers.items()), body)
+        took_ms = round((time.monotonic() - began) * 1000)
+        return msgspec.structs.replace(answer, took_ms=took_ms)
 
     async def close(self) -> None:
         """Close the connection, if there is one."""
         await self._pool.aclose()
 
-    async def _ask(
-        self, url: str, headers: list[tuple[str, str]], body: bytes
-    ) -> tuple[int | None, str | None]:
-        status: int | None = None
+    async def _ask(self, url: str, headers: list[tuple[str, str]], body: bytes) -> Answer:
+        answer: Answer | None = None
         try:
             async with (
                 asyncio.timeout(self._timeout_s),
                 self._pool.stream("POST", url, headers=headers, content=body) as response,
             ):
-                status = response.status
+                answer = Answer(status=response.status, retry_after=_retry_after(response))
                 await _skip(response)
         except TimeoutError:
-            return status, None if status else f"no answer within {self._timeout_s:g} s"
+            return answer or Answer(error=f"no answer within {self._timeout_s:g} s")
         except (OSError, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
-            return status, None if status else _said(error)
-        return status, None
+            return answer or Answer(error=_said(error))
+        return answer
+
+
+def _retry_after(response: httpcore2.Response) -> str | None:
+    for name, value in response.headers:
+        if name.lower() == b"retry-after":
+            return value[:RETRY_AFTER_CHARS_MAX].decode("latin-1")
+    return None
 
 
 async def _skip(response: httpcore2.Response) -> None:

@@ -179,20 +179,24 @@ class ReportFollower:
         self._changed = asyncio.Event()
         self._error: JobServerError | None = None
 
-    async def take(self, timeout_s: float) -> list[Report]:
-        """The next reports; empty when none came in time.
+    async def take(self, timeout_s: float, passing_s: float | None = None) -> list[Report]:
+        """The next reports; empty when none came in time, or, if it is given, ``passing_s`` after
+        ``cursor`` moved past reports that this reader is not shown.
 
         Raises:
             StreamInterrupted: the server is stopping.
             JobServerError: this reader may not go on, and why.
         """
-        until = asyncio.get_running_loop().time() + timeout_s
+        loop, stood = asyncio.get_running_loop(), self.cursor
+        until = loop.time() + timeout_s
         while True:
             self._changed.clear()
             if self._error is not None:
                 raise self._error
             if reports := await self._available():
                 return reports
+            if passing_s is not None and self.cursor > stood:
+                until, passing_s = min(until, loop.time() + passing_s), None
             if not await self._wait(until):
                 return []
 

@@ -17,7 +17,15 @@ from typing import Final, Protocol
 import structlog
 
 from app.domain.feed import Consumer, Report
-from app.domain.webhook_retrying import LONGEST_S, Row, Verdict, begun, tried, verdict
+from app.domain.webhook_retrying import (
+    LONGEST_S,
+    Row,
+    Verdict,
+    asked_for_s,
+    begun,
+    tried,
+    verdict,
+)
 from app.domain.webhooks import (
     ASIDE_MAX,
     Delivery,
@@ -39,7 +47,11 @@ from app.storage.operations import Committed, Operation, Step
 from app.storage.webhooks import disable_step
 
 IDLE_S: Final = 600.0
-"""How often it is written down that nothing up to here concerns an endpoint."""
+"""How long is waited for an event when nothing is to be done besides."""
+
+PASS_S: Final = 5.0
+"""After so long it is written down that nothing up to here concerns an endpoint: else the feed
+would be kept for its sake."""
 
 GONE_REASON: Final = "it answered 410: it wants nothing more"
 
@@ -53,6 +65,8 @@ class Answered(Protocol):
     def status(self) -> int | None: ...
     @property
     def error(self) -> str | None: ...
+    @property
+    def retry_after(self) -> str | None: ...
     @property
     def took_ms(self) -> int: ...
 
@@ -118,6 +132,7 @@ class Sender:
         self._outfit = outfit
         self._clock = outfit.clock
         self._acked = consumer.acked
+        self._moved_at = outfit.clock.monotonic()
         self._follower = outfit.feed.follow(consumer.selection, consumer.acked, consumer.name)
         self._fresh: deque[tuple[Report, Event | None]] = deque()
         self._aside: dict[str, Aside] = {}
@@ -172,12 +187,22 @@ class Sender:
         if len(self._aside) >= ASIDE_MAX:
             await asyncio.sleep(wait_s)
             return
-        reports = await self._follower.take(min(wait_s, IDLE_S))
+        unpassed = self._follower.cursor > self._acked
+        reports = await self._follower.take(
+            min(wait_s, PASS_S if unpassed else IDLE_S), passing_s=PASS_S
+        )
         mine = [report for report in reports if self._wants(report)]
         if mine:
             self._fresh.extend(zip(mine, await self._outfit.bodies.of(mine), strict=True))
-        elif not reports and self._follower.cursor > self._acked:
+        elif self._follower.cursor > self._acked and (not reports or self._stood_long):
             await self._pass(self._follower.cursor)
+
+    @property
+    def _stood_long(self) -> bool:
+        return self._clock.monotonic() - self._moved_at >= PASS_S
+
+    def _moved(self, through: int) -> None:
+        self._acked, self._moved_at = through, self._clock.monotonic()
 
     def _wants(self, report: Report) -> bool:
         return type_of(report) in self._endpoint.event_types
@@ -186,7 +211,7 @@ class Sender:
         """Nothing up to here concerns this endpoint, or all of it is done."""
         name, now = self._endpoint.consumer, self._clock.now()
         await self._write(ack_consumer(name, through, now, self._acked))
-        self._acked = through
+        self._moved(through)
 
     async def _try_first(self, report: Report, event: Event | None) -> None:
         now, mono = self._clock.now(), self._clock.monotonic()
@@ -197,7 +222,7 @@ class Sender:
             await self._park_damaged(delivery, step)
         else:
             await self._try(Aside(delivery, mono, mono + self._outfit.give_up_s), event, step)
-        self._acked = report.seq
+        self._moved(report.seq)
 
     async def _try_again(self, aside: Aside) -> None:
         event = await self._outfit.bodies.stored(aside.delivery.event)
@@ -221,14 +246,15 @@ class Sender:
         headers = signed(event.id, event.body, endpoint.secrets(began), began)
         answer = await self._posts.post(endpoint.url, headers, event.body)
         now, mono, came = self._clock.now(), self._clock.monotonic(), verdict(answer.status)
+        asked_s = asked_for_s(answer.retry_after, now) if came is Verdict.FAILED else 0.0
         attempt = Try(at=began, took_ms=answer.took_ms, status=answer.status, error=answer.error)
         told, pause_s = tried(
-            aside.delivery, attempt, came, now, aside.until - mono, self._outfit.chance()
+            aside.delivery, attempt, came, now, aside.until - mono, self._outfit.chance(), asked_s
         )
         if came is Verdict.GONE:
             further = (*further, disable_step(endpoint.id, GONE_REASON, now))
         await self._write(record(told, *further))
-        self._account(Aside(told, mono + pause_s, aside.until), came, event, now)
+        self._account(Aside(told, mono + pause_s, aside.until), came, event, asked_s)
         if came is Verdict.GONE:
             raise Superseded
 
@@ -236,8 +262,9 @@ class Sender:
         if not isinstance(await self._outfit.database.writer.submit(operation), Committed):
             raise Superseded
 
-    def _account(self, aside: Aside, came: Verdict, event: Event, now: datetime) -> None:
+    def _account(self, aside: Aside, came: Verdict, event: Event, asked_s: float) -> None:
         """What was written down, in memory."""
+        now = self._clock.now()
         counts, told = self._outfit.counts, aside.delivery
         if told.state is DeliveryState.WAITING:
             self._aside[event.id] = aside
@@ -251,7 +278,7 @@ class Sender:
             return
         counts.failed += 1
         counts.parked += told.state is DeliveryState.PARKED
-        pause_s = self._row.failure(event.id, self._outfit.chance)
+        pause_s = self._row.failure(event.id, self._outfit.chance, asked_s)
         self._resume_at = self._clock.monotonic() + pause_s
         _log.warning(
             "webhook_failed",

@@ -1,7 +1,9 @@
 """`mlxq reports`: printed, followed, acknowledged, handed to commands."""
 
 import json
+import os
 import shlex
+import signal
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -185,3 +187,18 @@ async def test_two_who_read_as_one_consumer_are_told(server: Server) -> None:
     status, _, complaint = await run(server, *doing)
     assert status == 1
     assert "stands at 3, not where `from` says" in complaint
+
+
+async def test_a_command_ends_with_whoever_runs_it(server: Server) -> None:
+    await server.store.end_jobs(1)
+    script = "import os, signal; print(os.getpid(), 'runs', flush=True); signal.pause()"
+    doing = ("--consumer", "c", "--from", "earliest", "--exec", command(script))
+    async with running(server.server.port, "reports", *doing, on_terminal=False) as reading:
+        assert reading.process.stdout is not None
+        pid = int((await reading.process.stdout.readuntil(b" runs\n")).split()[0])
+        reading.process.send_signal(signal.SIGTERM)
+        status, _, _ = await reading.end()
+    assert status == -signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert await position(server) == 0

@@ -1,6 +1,7 @@
 """A receiver of webhooks on loopback, that answers as it is told to and keeps what it is sent."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ ANSWERS = {
     "accepted": b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n",
     "error": b"HTTP/1.1 500 Oops\r\ncontent-length: 4\r\n\r\noops",
     "moved": b"HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n",
+    "later": b"HTTP/1.1 503 Busy\r\nRetry-After: 1000\r\ncontent-length: 0\r\n\r\n",
     "gone": b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n",
     "nonsense": b"not HTTP at all\r\n\r\n",
     "flood": b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1_000_000,
@@ -45,6 +47,7 @@ class Receiver:
     """``behaves`` says how to answer each; ``arrivals`` is all that came."""
 
     port: int = 0
+    scheme: str = "http"
     behaves: Behaviour = field(default=lambda _: "ok")
     arrivals: list[Arrival] = field(default_factory=list[Arrival])
     connections: int = 0
@@ -53,7 +56,7 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hook"
+        return f"{self.scheme}://127.0.0.1:{self.port}/hook"
 
     def ids(self) -> list[str]:
         return [arrival.id for arrival in self.arrivals]
@@ -102,12 +105,14 @@ def in_turn(*answers: str) -> Behaviour:
 
 
 @asynccontextmanager
-async def receiver(behaves: Behaviour | None = None) -> AsyncGenerator[Receiver]:
-    """One that listens."""
-    it = Receiver()
+async def receiver(
+    behaves: Behaviour | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncGenerator[Receiver]:
+    """One that listens; with a certificate over TLS."""
+    it = Receiver(scheme="https" if tls else "http")
     if behaves is not None:
         it.behaves = behaves
-    server = await asyncio.start_server(it.serve, "127.0.0.1", 0, limit=1 << 20)
+    server = await asyncio.start_server(it.serve, "127.0.0.1", 0, limit=1 << 20, ssl=tls)
     it.port = server.sockets[0].getsockname()[1]
     try:
         yield it

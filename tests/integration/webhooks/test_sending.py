@@ -2,26 +2,31 @@
 the same bytes."""
 
 import asyncio
+import ssl
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import openai
 import pytest
+import trustme
 from standardwebhooks.webhooks import Webhook
 
+from app.domain import webhook_retrying
 from app.domain.errors import JobServerError
 from app.domain.feed import Report
 from app.domain.webhooks import Change, EndpointState, Event, event_of
 from app.services.webhooks import bodies as bodies_module
 from app.services.webhooks import sender as sender_module
+from app.services.webhooks import senders as senders_module
 from app.storage.consumers import load_consumer, park_consumer
 from app.storage.deliveries import delete_parked
 from app.storage.report_retention import delete_reports
 from app.storage.verify import verify
 from tests.integration.reports.test_restoring import copied, over_it
 from tests.integration.webhooks.receiving import Arrival, Receiver, in_turn, receiver
-from tests.integration.webhooks.sending import Sending, sending
+from tests.integration.webhooks.sending import PATIENCE_S, Sending, sending
 
 OPENAI = openai.OpenAI(api_key="none", base_url="http://127.0.0.1")
 
@@ -228,6 +233,71 @@ async def test_an_endpoint_is_sent_what_it_asked_for(hooks: Sending, hook: Recei
     assert subjects[of_job.event] == mine[0]
     assert subjects[of_drain.event].startswith("drain_")
     assert len(hook.arrivals) == 2
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"event_types": ["job.failed"]},
+        {"event_types": ["job.completed"], "tenant": "else"},
+    ],
+    ids=["of another type", "of another tenant"],
+)
+async def test_what_does_not_concern_an_endpoint_is_not_kept_for_its_sake(
+    hooks: Sending, hook: Receiver, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(sender_module, "PASS_S", 0.02)
+    made = (await hooks.endpoint(hook.url, **wanted)).endpoint
+    await hooks.end_jobs(3)
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            consumer = await load_consumer(hooks.database.readers, made.consumer)
+            if consumer is not None and consumer.acked == 3:
+                break
+            await hooks.settled()
+    assert hook.arrivals == []
+
+
+async def test_a_receiver_that_says_when_to_come_again_is_left_alone_for_so_long(
+    hooks: Sending, hook: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_retrying, "LONGEST_S", 3_600.0)
+    hook.behaves = lambda _: "later"
+    made = (await hooks.endpoint(hook.url)).endpoint
+    await hooks.end_jobs(2)
+    (told,) = await hooks.stands(made.id, "waiting")
+    assert told.next_at is not None
+    assert (told.next_at - told.log[0].at).total_seconds() >= 1_000
+    assert len(hook.arrivals) == 1, "the other event waits with it"
+
+
+@pytest.fixture
+def authorities() -> Iterator[Callable[[], None]]:
+    """Reads anew whom certificates are taken from, which a server does once."""
+    yield senders_module._posting.cache_clear
+    senders_module._posting.cache_clear()
+
+
+async def test_a_receiver_over_tls_is_known_by_its_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, authorities: Callable[[], None]
+) -> None:
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)  # pyright: ignore[reportUnknownMemberType] - its own
+    async with receiver(tls=tls) as hook, sending(tmp_path / "unknown") as hooks:
+        made = (await hooks.endpoint(hook.url)).endpoint
+        await hooks.end_jobs(1)
+        (told,) = await hooks.stands(made.id, "waiting")
+        assert "CERTIFICATE_VERIFY_FAILED" in str(told.log[0].error)
+        assert hook.arrivals == []
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    authorities()
+    async with receiver(tls=tls) as hook, sending(tmp_path / "known") as hooks:
+        made = (await hooks.endpoint(hook.url)).endpoint
+        await hooks.end_jobs(1)
+        await hooks.stands(made.id, "delivered")
+        unwrapped(hook.arrivals[0], made.secret)
 
 
 async def test_no_further_event_is_begun_while_too_many_wait(

@@ -10,6 +10,7 @@ from app.domain.webhook_retrying import (
     LONGEST_S,
     Row,
     Verdict,
+    asked_for_s,
     begun,
     tried,
     verdict,
@@ -82,15 +83,48 @@ def test_410_gives_up_no_delivery() -> None:
     assert told.next_at
 
 
-def test_one_event_that_fails_over_and_over_holds_up_others_for_seconds() -> None:
+def test_one_event_that_fails_over_and_over_holds_up_no_other() -> None:
     row = Row()
-    assert [row.failure("evt_1", lambda: 0.5) for _ in range(50)] == [FIRST_S] * 50
+    assert [row.failure("evt_1", lambda: 0.5) for _ in range(50)] == [0.0] * 50
     assert row.success() == set()
 
 
 def test_an_endpoint_that_is_down_is_asked_ever_more_rarely_and_then_caught_up_with() -> None:
     row = Row()
-    waits = [row.failure(f"evt_{n}", lambda: 0.5) for n in range(3)]
-    assert waits == [FIRST_S, 2 * FIRST_S, 4 * FIRST_S]
-    assert row.success() == {"evt_0", "evt_1", "evt_2"}
+    waits = [row.failure(f"evt_{n}", lambda: 0.5) for n in range(4)]
+    assert waits == [0.0, FIRST_S, 2 * FIRST_S, 4 * FIRST_S]
+    assert row.success() == {"evt_0", "evt_1", "evt_2", "evt_3"}
     assert row.success() == set()
+
+
+def test_a_receiver_is_left_alone_for_as_long_as_it_asks_for() -> None:
+    assert Row().failure("evt_1", lambda: 0.5, 120.0) == 120.0
+    told, pause_s = tried(delivery(), attempt(503), Verdict.FAILED, NOW, 1e6, 0.5, 120.0)
+    assert pause_s == 120.0
+    assert told.next_at == NOW + timedelta(seconds=120)
+
+
+def test_no_receiver_makes_a_delivery_late_for_its_last_try() -> None:
+    _, pause_s = tried(delivery(), attempt(503), Verdict.FAILED, NOW, 30.0, 0.5, 120.0)
+    assert pause_s == 30.0
+
+
+@pytest.mark.parametrize(
+    ("said", "asked_s"),
+    [
+        (None, 0.0),
+        ("120", 120.0),
+        (" 7 ", 7.0),
+        ("Sun, 01 Mar 2026 12:01:00 GMT", 60.0),
+        ("Sun, 01 Mar 2026 11:00:00 GMT", 0.0),
+        ("9" * 400, LONGEST_S),
+        ("Mon, 01 Mar 2100 12:00:00 GMT", LONGEST_S),
+        ("-5", 0.0),
+        ("1.5", 0.0),
+        ("soon", 0.0),
+        ("", 0.0),
+        ("\u0661", 0.0),
+    ],
+)
+def test_how_long_is_asked_for_is_seconds_or_a_date(said: str | None, asked_s: float) -> None:
+    assert asked_for_s(said, datetime(2026, 3, 1, 12, tzinfo=UTC)) == asked_s
