@@ -85,12 +85,14 @@ class LoadingView(msgspec.Struct, frozen=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker. ``rows`` are the jobs it can run at once, ``running`` those that it said it runs,
-    ``held`` those that were claimed for it and have not ended."""
+    """One worker. ``gate`` says whether it is given work, ``rows`` are the jobs it can run at once,
+    ``running`` those that it said it runs, ``held`` those that were claimed for it and have not
+    ended."""
 
     generation: str
     model: str
     state: str
+    gate: str
     pid: int | None
     rows: int | None
     running: int | None

@@ -71,6 +71,7 @@ def _view(worker: Worker) -> WorkerView:
         generation=worker.generation,
         model=worker.model,
         state=worker.state,
+        gate=worker.gate,
         pid=None if worker.process is None else worker.process.pid,
         rows=None if worker.ready is None else worker.ready.rows,
         running=None if heartbeat is None else heartbeat.rows,

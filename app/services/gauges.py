@@ -63,6 +63,11 @@ def _of_jobs(
 def _of_workers(fleet: Fleet, starts: Starts, workers: Workers) -> list[Gauge]:
     return [
         Gauge(name="workers", help="Workers by model and state.", read=lambda: _workers(fleet)),
+        Gauge(
+            name="worker_gates",
+            help="Workers by model and whether they are given work.",
+            read=lambda: _gates(fleet),
+        ),
         Gauge(name="worker_rows", help="Rows in use by model.", read=lambda: _rows(fleet)),
         counter("worker_starts", "Worker processes started.", lambda: starts.started),
         counter("worker_deaths", "Worker processes that died unasked.", lambda: workers.deaths),
@@ -139,6 +144,11 @@ def counter(name: str, help_: str, read: Callable[[], float]) -> Gauge:
 def _workers(fleet: Fleet) -> Iterator[Sample]:
     for worker in fleet:
         yield {"model": worker.model, "state": worker.state}, 1.0
+
+
+def _gates(fleet: Fleet) -> Iterator[Sample]:
+    for worker in fleet:
+        yield {"model": worker.model, "gate": worker.gate}, 1.0
 
 
 def _rows(fleet: Fleet) -> Iterator[Sample]:

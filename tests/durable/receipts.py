@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from app.domain.receipts import Rank
 from tests.durable.place import SLACK_S, Place
 from tests.e2e.store import Row
 from tests.waiting import wait_until
@@ -36,7 +37,8 @@ def receipt(place: Place, generation: str | None = None) -> Row:
 
 
 def assert_receipts(place: Place) -> None:
-    """Each generation that is over has one, whose totals are the sums over its attempts."""
+    """Each generation that is over has one, whose totals are the sums over its attempts; where the
+    worker was asked they are its own, so that its receipt is a sealed one."""
     rows = generations(place)
     for row in rows:
         if row["state"] not in ("lost", "gone"):
@@ -49,7 +51,8 @@ def assert_receipts(place: Place) -> None:
         assert said["jobs"] == sums["jobs"], row["id"]
         assert usage["prompt_tokens"] == sums["prompt_tokens"], row["id"]
         assert usage["completion_tokens"] == sums["completion_tokens"], row["id"]
-        if counted[0]["rank"] == 3 and said["worker"] is not None:
+        if said["worker"] is not None:
+            assert counted[0]["rank"] == Rank.SEALED, row["id"]
             assert said["worker"]["completion_tokens"] == usage["completion_tokens"]
             assert said["worker"]["attempts"] == said["jobs"]
 

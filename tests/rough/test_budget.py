@@ -59,10 +59,13 @@ def test_the_status_tells_of_a_worker_as_it_loads_and_as_it_works(begin: Begin) 
     assert loading is not None
     assert loading["stage"] in {"arithmetic", "weights", "warm_up"}
     assert worker()["rows"] is None
+    assert worker()["gate"] == "loading"
     place.running(job)
     wait_until(lambda: worker()["running"] == 1, 20, "a heartbeat")
     told = worker()
     assert told["pid"] == place.worker().pid
-    assert (told["model"], told["state"]) == ("scripted", "ready")
+    assert (told["model"], told["state"], told["gate"]) == ("scripted", "ready", "serving")
+    told_of = place.server.get("/metrics").text.splitlines()
+    assert 'mlxq_worker_gates{gate="serving",model="scripted"} 1.0' in told_of
     assert (told["rows"], told["held"], told["loading"]) == (4, 1, None)
     place.ended(job)

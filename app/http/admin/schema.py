@@ -49,12 +49,14 @@ class LoadingObject(msgspec.Struct, frozen=True):
 
 
 class WorkerObject(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker. `rows` is how many jobs it can run at once, `running` how many it said it runs,
-    `held` how many were given to it and have not ended."""
+    """One worker. `gate` says whether it is given work: only when `serving`. `rows` is how many
+    jobs it can run at once, `running` how many it said it runs, `held` how many were given to it
+    and have not ended."""
 
     generation: str
     model: str
     state: str
+    gate: str
     pid: int | None
     rows: int | None
     running: int | None
