@@ -69,7 +69,7 @@ def test_a_server_killed_while_its_worker_loads_leaves_nothing(site: Site) -> No
     with Call(server, "hello", stream=False):
         server.worker()
         assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    wait_until(lambda: not site.workers(), 10, "the worker's leaving")
     again = site.start()
-    wait_until(lambda: not site.workers(), 10, "the old worker's leaving")
     assert_lost_with_their_parent(again, [job["id"] for job in again.store.jobs()])
     assert again.chat("hello").status_code == 200
