@@ -37,14 +37,16 @@ class Reader:
         self._after = after
         self._patience = Patience(give_up_s)
         self._reached = False
+        self.more = True
+        """Whether there is more behind the last page."""
 
     def pages(self) -> Iterator[tuple[list[ReportDict], str]]:
         """What there is by now, a page at a time, each with the place behind it."""
-        more, after = True, self._after
-        while more:
+        after = self._after
+        while self.more:
             query = {**self._selection, "limit": PAGE, "after": after}
             answer = self._client.ask("GET", REPORTS, query=query)
-            more, place = answer["has_more"], _place(answer["next"])
+            self.more, place = answer["has_more"], _place(answer["next"])
             yield answer["data"], place
             after = None if self.consumes else place
 

@@ -134,8 +134,10 @@ def _pages(
         _each(iter(page), None if command is None else done, command, as_json=as_json)
         if done is not None:
             done.through(place)
-        elif reader.consumes:
-            return  # it would be shown the same again
+        elif reader.consumes:  # it would be shown the same again
+            if reader.more:
+                click.echo("there are more behind these: --ack goes on to them", err=True)
+            return
 
 
 def _each(

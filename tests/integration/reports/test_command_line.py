@@ -82,6 +82,16 @@ async def test_a_consumer_sees_the_same_until_it_acknowledges(server: Server) ->
     assert (subjects(lines), await position(server)) == (more, 253)
 
 
+async def test_a_consumer_with_more_than_a_page_before_it_is_told_so(server: Server) -> None:
+    await server.store.end_jobs(101)
+    reading = ("--consumer", "c", "--from", "earliest")
+    status, lines, told = await run(server, *reading)
+    assert (status, len(lines)) == (0, 100)
+    assert "--ack goes on to them" in told
+    status, lines, told = await run(server, "--consumer", "c", "--ack")
+    assert (status, len(lines), told) == (0, 101, "")
+
+
 async def test_a_consumer_is_created_with_its_filters_and_only_when_asked(server: Server) -> None:
     await server.store.end_jobs(2)
     status, _, complaint = await run(server, "--consumer", "c")
