@@ -14,7 +14,7 @@ worker never computes for nobody. An event that is wrong ends its own job only.
 from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -50,6 +50,11 @@ from shared.messages import (
     Refused,
     Stopped,
 )
+
+JobEvent: TypeAlias = Accepted | Refused | Progress | Delta | Finished | Stopped | Failed
+
+PREMATURE: Final = (Delta, Progress, Finished)
+"""What must not be said before ``Accepted``. An attempt may stop and fail without it."""
 
 FRAMES_JOINED_MAX: Final = 64
 """Frames that are written as one: what a failed write costs is bounded, and so is its time."""
@@ -182,7 +187,7 @@ class Ingestion:
         if isinstance(event, Answer):
             self._answer(fold, event)
             return
-        live = _current(fold.worker, event.job, event.attempt)
+        live = _current(fold.worker, event)
         if live is None:
             self._stale(fold, event)
             return
@@ -191,8 +196,8 @@ class Ingestion:
         except OutOfOrder as error:
             self._reject(fold, live, str(error))
 
-    def _fold(self, fold: Fold, live: LiveJob, event: Event) -> None:
-        if _premature(live, event):
+    def _fold(self, fold: Fold, live: LiveJob, event: JobEvent) -> None:
+        if not live.accepted and isinstance(event, PREMATURE):
             raise OutOfOrder("it was never accepted")
         match event:
             case Delta():
@@ -210,8 +215,6 @@ class Ingestion:
                 self._attempts.failed(fold, live, event.failure)
             case Refused():
                 self._attempts.refused(fold, live, event)
-            case Answer():
-                pass
 
     def _answer(self, fold: Fold, event: Answer) -> None:
         fold.operation.answered(event.command)
@@ -273,7 +276,7 @@ class Ingestion:
         elif event.parts:
             _show(live, output)
 
-    def _stale(self, fold: Fold, event: Event) -> None:
+    def _stale(self, fold: Fold, event: JobEvent) -> None:
         """Not a current attempt: nothing counts, and the worker is told to stop it."""
         self.stale_events += 1
         if isinstance(event, Accepted | Delta | Progress):
@@ -298,9 +301,9 @@ def _nothing(*_args: object) -> None:
     """Nobody is wired yet."""
 
 
-def _current(worker: Worker, job: JobId, attempt: int) -> LiveJob | None:
-    live = worker.held.get(job)
-    if live is None or live.attempt != attempt or live.state is not JobState.RUNNING:
+def _current(worker: Worker, event: JobEvent) -> LiveJob | None:
+    live = worker.held.get(event.job)
+    if live is None or live.attempt != event.attempt or live.state is not JobState.RUNNING:
         return None
     return live
 
@@ -313,27 +316,21 @@ def _untrue(worker: Worker, frame: Frame) -> str | None:
     for event in frame.events:
         if isinstance(event, Answer):
             continue
-        live = _current(worker, event.job, event.attempt)
+        live = _current(worker, event)
         if live is None or not live.journaled:
             continue
         if isinstance(event, Accepted):
-            accepted.add(live.id)
-        elif _premature(live, event) and live.id not in accepted:
-            return f"{live.id} was never accepted"
+            accepted.add(event.job)
+        elif not live.accepted and isinstance(event, PREMATURE) and event.job not in accepted:
+            return f"{event.job} was never accepted"
         elif isinstance(event, Delta):
-            key = (live.id, event.choice)
+            key = (event.job, event.choice)
             known = live.output.choices.get(event.choice)
             count = counts.get(key, known.count if known is not None else 0)
             if event.index > count:
-                return f"tokens {count} to {event.index - 1} of {live.id} are missing"
+                return f"tokens {count} to {event.index - 1} of {event.job} are missing"
             counts[key] = max(count, event.index + len(event.tokens))
     return None
-
-
-def _premature(live: LiveJob, event: Event) -> bool:
-    """Whether this must not be said before ``Accepted``, which it is. An attempt may stop and fail
-    without it."""
-    return not live.accepted and isinstance(event, Delta | Progress | Finished)
 
 
 def _chunk(live: LiveJob, event: Delta, first_event: int, count: int) -> NewChunk:

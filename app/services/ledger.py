@@ -47,6 +47,7 @@ class LiveJob:
 
     new: NewJob
     request: JobRequest | None
+    id: JobId = field(init=False)
     request_bytes: int = 0
     state: JobState = JobState.AVAILABLE
     inserted: bool = False
@@ -89,10 +90,8 @@ class LiveJob:
     attempt_prompt: int = 0
     timed_out: bool = False
 
-    @property
-    def id(self) -> JobId:
-        """The job's id."""
-        return self.new.id
+    def __post_init__(self) -> None:
+        self.id = self.new.id
 
     @property
     def journaled(self) -> bool:

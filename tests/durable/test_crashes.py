@@ -21,7 +21,7 @@ def four_jobs(tokens: int = 40) -> Load:
 
 def test_a_worker_killed_between_fold_and_ack(new_place: NewPlace) -> None:
     place, load = new_place({"step_s": 0.01}), four_jobs()
-    place.start(f"worker-dies-before {COMMITTED} 15")
+    place.start(f"worker-dies-before {COMMITTED} 8")
     streams = [stream.finished() for stream in follow(place, load.submit(place))]
     assert_undisturbed(place, load, streams)
     outcomes = [place.outcomes(stream.job) for stream in streams]
@@ -32,7 +32,7 @@ def test_a_worker_killed_between_fold_and_ack(new_place: NewPlace) -> None:
 
 def test_a_parent_killed_between_fold_and_ack(new_place: NewPlace) -> None:
     place, load = new_place({"step_s": 0.01}), four_jobs()
-    place.start(f"die-before {COMMITTED} 15")
+    place.start(f"die-before {COMMITTED} 8")
     streams = follow(place, load.submit(place))
     place.parent_died()
     place.start()
@@ -86,7 +86,7 @@ def test_a_parent_restarted_twice_while_a_worker_replays(new_place: NewPlace) ->
     place.running(streams[0].job)
     place.kill_parent()
     for _ in range(2):
-        place.start(f"die-before {COMMITTED} 25")
+        place.start(f"die-before {COMMITTED} 4")
         place.parent_died()
     place.start()
     assert_undisturbed(place, load, [stream.finished() for stream in streams])

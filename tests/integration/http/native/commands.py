@@ -60,6 +60,7 @@ async def running(port: int, *arguments: str, on_terminal: bool) -> AsyncGenerat
         stdout=asyncio.subprocess.PIPE,
         stderr=theirs,
         env={**os.environ, "MLXQ_URL": address(port)},
+        preexec_fn=_heed_interrupts,
     )
     os.close(theirs)
     complaints = asyncio.ensure_future(asyncio.to_thread(_all_of, ours))
@@ -71,6 +72,11 @@ async def running(port: int, *arguments: str, on_terminal: bool) -> AsyncGenerat
             await process.wait()
         await complaints
         os.close(ours)
+
+
+def _heed_interrupts() -> None:
+    """A shell lets what it runs in the background ignore Ctrl-C, tests and all that they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _all_of(descriptor: int) -> str:
