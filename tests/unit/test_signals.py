@@ -10,6 +10,7 @@ MAY = {
     "app/services/workers.py",  # acts on what is committed
     "app/supervision/process.py",  # the means
     "app/supervision/adopted.py",
+    "app/cli/report_reading.py",  # passes on what it is sent itself to a command that it runs
 }
 
 
