@@ -81,6 +81,7 @@ class Writer:
         self._on_full = on_full
         self._on_fatal = on_fatal
         self._waiting: list[tuple[Submitted, OutcomeFuture]] = []
+        self._grown = 0
         self._in_thread = 0
         self._hand_over_due = False
         self._lazy_timer: asyncio.TimerHandle | None = None
@@ -112,8 +113,8 @@ class Writer:
 
     @property
     def depth(self) -> int:
-        """Operations that wait or are being committed."""
-        return len(self._waiting) + self._in_thread
+        """Operations that wait or are being committed; what one has grown by counts as more."""
+        return len(self._waiting) + self._grown + self._in_thread
 
     @property
     def counts(self) -> WriterCounts:
@@ -151,6 +152,7 @@ class Writer:
 
     def grown(self) -> None:
         """The last operation was added to: it may be in more of a hurry than before."""
+        self._grown += 1
         self._wake()
 
     async def close(self) -> None:
@@ -197,7 +199,7 @@ class Writer:
         if self._in_thread:
             return
         if self._waiting:
-            waiting, self._waiting = self._waiting, []
+            waiting, self._waiting, self._grown = self._waiting, [], 0
             self._in_thread = len(waiting)
             self._thread.put([Pending(operation.build(), future) for operation, future in waiting])
         elif self._closing:

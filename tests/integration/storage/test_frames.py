@@ -170,9 +170,12 @@ async def test_a_frame_may_grow_while_it_waits_as_the_last(database: Database) -
     folded = database.writer.submit(frame)
     assert database.writer.may_grow(frame)
     frame.join(2)
+    database.writer.grown()
+    assert database.writer.depth == 2
     database.writer.submit(insert_job(make_job()))
     assert not database.writer.may_grow(frame), "what came after must not be overtaken"
     assert await folded == COMMITTED
+    assert database.writer.depth == 0
     assert not database.writer.may_grow(frame)
     generation = await load_generation(database.readers, GENERATION)
     assert generation is not None
