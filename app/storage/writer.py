@@ -27,7 +27,7 @@ from typing import Final, Protocol, TypeAlias
 from app.domain.errors import ServerOverloaded
 from app.storage.committing import CommitHooks
 from app.storage.driver import Driver
-from app.storage.errors import StoreError, StoreFailed, StoreFull
+from app.storage.errors import OperationFailed, StoreError, StoreFailed, StoreFull
 from app.storage.limits import WriterLimits
 from app.storage.operations import COMMITTED, Operation, Outcome
 from app.storage.writer_thread import Done, Pending, ThreadEvents, WriterCounts, WriterThread
@@ -198,12 +198,23 @@ class Writer:
             self._lazy_timer = None
         if self._in_thread:
             return
-        if self._waiting:
-            waiting, self._waiting, self._grown = self._waiting, [], 0
-            self._in_thread = len(waiting)
-            self._thread.put([Pending(operation.build(), future) for operation, future in waiting])
+        line = self._built()
+        if line:
+            self._in_thread = len(line)
+            self._thread.put(line)
         elif self._closing:
             self._thread.end()
+
+    def _built(self) -> list[Pending]:
+        """All that waits. What cannot be made into an operation fails alone."""
+        waiting, self._waiting, self._grown = self._waiting, [], 0
+        line: list[Pending] = []
+        for operation, future in waiting:
+            try:
+                line.append(Pending(operation.build(), future))
+            except Exception as error:  # noqa: BLE001 - nobody may wait for ever, whatever it was
+                settle(future, OperationFailed(type(operation).__name__, "build", "", str(error)))
+        return line
 
     @property
     def _hurried(self) -> bool:

@@ -190,6 +190,25 @@ async def test_lazy_operations_wait_no_longer_than_their_limit(database: Databas
         assert await lazy == Committed()
 
 
+async def test_what_cannot_be_made_into_an_operation_fails_alone(
+    database: Database, data_dir: Path
+) -> None:
+    class Unbuilt:
+        lazy = False
+        patient = True
+
+        def build(self) -> Operation:
+            raise ValueError("no such thing")
+
+    first = database.writer.submit(insert_job(make_job(1)))
+    failing = database.writer.submit(Unbuilt())
+    second = database.writer.submit(insert_job(make_job(2)))
+    assert (await first, await second) == (Committed(), Committed())
+    with pytest.raises(OperationFailed, match="no such thing"):
+        await failing
+    assert query(data_dir, "SELECT count(*) FROM job") == [(2,)]
+
+
 async def test_closing_commits_what_waits(data_dir: Path) -> None:
     async with opened(data_dir) as database:
         futures = [database.writer.submit(insert_job(make_job(n))) for n in range(20)]
