@@ -9,6 +9,7 @@ becomes ready.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from itertools import count
 from typing import Final, TypeAlias
@@ -92,7 +93,7 @@ class Relay:
         if later or self.paused or worker is None or not self._queues.admits(live, worker):
             return insert_job(live.new, idempotency=key, due=due)
         self._queues.begin(live)
-        claim = self._claim(live, worker)
+        claim = self._claim(live, worker, self._clock.now())
         return insert_job(live.new, claim, live.run_command, idempotency=key, due=due)
 
     def inserted(self, live: LiveJob) -> None:
@@ -186,7 +187,7 @@ class Relay:
         if live.sent and not live.accepted:
             self._send(live)
 
-    def _claim(self, live: LiveJob, worker: Worker) -> Claim:
+    def _claim(self, live: LiveJob, worker: Worker, now: datetime) -> Claim:
         """Move the job's pending view to running on this worker."""
         live.state = next_state(live.state, JobEvent.CLAIM)
         command = self.next_command()
@@ -197,11 +198,12 @@ class Relay:
             job=live.id,
             attempt=live.attempt,
             generation=worker.generation,
-            claimed_at=self._clock.now(),
+            claimed_at=now,
         )
 
     def _claim_waiting(self, worker: Worker, taken: Iterable[LiveJob]) -> None:
-        claims = [(live, self._claim(live, worker)) for live in taken]
+        now = self._clock.now()
+        claims = [(live, self._claim(live, worker, now)) for live in taken]
         for start in range(0, len(claims), CLAIMS_TOGETHER_MAX):
             self._record(claims[start : start + CLAIMS_TOGETHER_MAX])
 

@@ -3,10 +3,9 @@
 from typing import Final
 
 from app.domain.job import Claim
-from app.storage.encoding import micros
 from app.storage.operations import Params, Rank, Statement, Step
 from app.storage.sql import insert_where
-from shared.ids import CommandId
+from shared.ids import CommandId, JobId
 
 _ADMITS: Final = "EXISTS (SELECT 1 FROM generation WHERE id = :generation AND gate = 'serving')"
 """Only an open gate admits: checked here again, whatever the dispatcher thinks."""
@@ -29,28 +28,25 @@ INSERT_COMMAND: Final = Statement(
 )
 
 
-def claim_steps(claim: Claim, command: CommandId | None) -> list[Step]:
-    """The attempt's row and, unless the worker is told otherwise, its ``RunJob`` command. Such a
-    command has no body: it is built from the job at every send."""
-    attempt: Params = {
-        "job": claim.job,
-        "number": claim.attempt,
-        "generation": claim.generation,
-        "claimed_at": micros(claim.claimed_at),
-    }
-    steps = [Step(INSERT_ATTEMPT, attempt, claim.job)]
-    if command is not None:
-        steps.append(Step(INSERT_COMMAND, _run_job(claim, command), claim.job))
-    return steps
-
-
-def _run_job(claim: Claim, command: CommandId) -> Params:
+def claim_params(claim: Claim, command: CommandId | None, at: int) -> Params:
+    """The parameters of everything that makes a claim true; ``at`` is its time as stored."""
     return {
-        "id": command,
-        "generation": claim.generation,
         "job": claim.job,
         "attempt": claim.attempt,
+        "number": claim.attempt,
+        "generation": claim.generation,
+        "claimed_at": at,
+        "id": command,
         "kind": "run_job",
-        "created_at": micros(claim.claimed_at),
+        "created_at": at,
         "params": b"",
     }
+
+
+def claim_steps(claim: Params, job: JobId) -> list[Step]:
+    """The attempt's row and, unless the worker is told otherwise, its ``RunJob`` command. Such a
+    command has no body: it is built from the job at every send."""
+    steps = [Step(INSERT_ATTEMPT, claim, job)]
+    if claim["id"] is not None:
+        steps.append(Step(INSERT_COMMAND, claim, job))
+    return steps
