@@ -7,6 +7,7 @@ of events after which it happens.
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -129,7 +130,8 @@ def _worker_stopped(place: Place, chance: random.Random) -> None:
     if worker is not None:
         worker.suspend()
         let_pass(chance.uniform(0.1, STOPPED_S_MAX))
-        worker.resume()
+        with suppress(psutil.NoSuchProcess):  # so slow a machine that it was given up meanwhile
+            worker.resume()
 
 
 def _parent_stopped(place: Place, chance: random.Random) -> None:

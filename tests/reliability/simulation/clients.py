@@ -86,6 +86,8 @@ class Client:
         parent = self.machine.parent
         self.waits = parent is None or not parent.up
         if parent is not None and parent.up:
+            if deed == self._submit:
+                self.asks = parent  # from now on, not from when its turn comes
             parent.spawn(deed(parent))
         else:
             self.machine.world.after(1.0, lambda: self._with_parent(deed))
