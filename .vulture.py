@@ -21,6 +21,7 @@ force_exit  # uvicorn.Server
 timeout_graceful_shutdown  # uvicorn.Config
 should_exit  # uvicorn.Server
 isolation_level  # sqlite3.Connection
+row_factory  # sqlite3.Connection
 extract_cache  # mlx_lm's BatchGenerator
 _generation_batch  # mlx_lm's BatchGenerator
 

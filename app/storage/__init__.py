@@ -1,1 +1,1 @@
-"""The store: SQLite behind one writer thread and a few readers. SQLAlchemy is used only here."""
+"""The store: SQLite behind one writer thread and a few readers. Its libraries stay in here."""

@@ -1,16 +1,15 @@
 """Receipts as whoever books them sees them: which are pending, and which were acknowledged."""
 
 from datetime import datetime
+from sqlite3 import Row
+from typing import Final
 
 import msgspec
-import sqlalchemy as sa
-from sqlalchemy import RowMapping
 
 from app.domain.receipts import Rank
 from app.storage.encoding import checksum, moment
 from app.storage.readers import Readers
 from app.storage.reports import GenerationReport
-from app.storage.tables import receipt, report
 from shared.ids import ReportId
 
 _PAYLOAD = msgspec.json.Decoder(GenerationReport)
@@ -34,48 +33,39 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         return self.acked_revision < self.revision
 
 
-_RECEIPTS = (
-    sa.select(
-        receipt.c.id,
-        receipt.c.generation,
-        receipt.c.revision,
-        receipt.c.rank,
-        receipt.c.acked_revision,
-        receipt.c.acked_at,
-        report.c.seq,
-        report.c.checksum,
-        report.c.payload,
-    )
-    .select_from(receipt)
-    .outerjoin(
-        report, sa.and_(report.c.id == receipt.c.id, report.c.revision == receipt.c.revision)
-    )
+_RECEIPTS: Final = """
+SELECT receipt.id, receipt.generation, receipt.revision, receipt.rank, receipt.acked_revision,
+    receipt.acked_at, report.seq, report.checksum, report.payload
+FROM receipt
+LEFT JOIN report ON report.id = receipt.id AND report.revision = receipt.revision
+"""
+_PENDING: Final = _RECEIPTS + (
+    "WHERE receipt.acked_revision < receipt.revision AND report.seq IS NOT NULL"
+    " ORDER BY report.seq LIMIT :limit"
 )
 
 
 async def load_pending_receipts(readers: Readers, limit: int) -> list[Receipt]:
     """Receipts that were not acknowledged and whose reports are still kept, oldest first."""
-    query = (
-        _RECEIPTS.where(receipt.c.acked_revision < receipt.c.revision, report.c.seq.is_not(None))
-        .order_by(report.c.seq)
-        .limit(limit)
-    )
-    return [_receipt_from(row) for row in await readers.rows(query)]
+    rows = await readers.rows(_PENDING, {"limit": limit})
+    return [_receipt_from(row) for row in rows]
 
 
 async def load_receipt(readers: Readers, receipt_id: ReportId) -> Receipt | None:
     """This receipt, acknowledged or not."""
-    row = await readers.row(_RECEIPTS.where(receipt.c.id == receipt_id))
+    row = await readers.row(_RECEIPTS + "WHERE receipt.id = :id", {"id": receipt_id})
     return None if row is None else _receipt_from(row)
 
 
 async def load_receipt_of(readers: Readers, generation: str) -> Receipt | None:
     """The receipt of this generation, if it has one."""
-    row = await readers.row(_RECEIPTS.where(receipt.c.generation == generation))
+    row = await readers.row(
+        _RECEIPTS + "WHERE receipt.generation = :generation", {"generation": generation}
+    )
     return None if row is None else _receipt_from(row)
 
 
-def _receipt_from(row: RowMapping) -> Receipt:
+def _receipt_from(row: Row) -> Receipt:
     payload: bytes | None = row["payload"]
     if payload is not None and checksum(payload) != row["checksum"]:
         payload = None

@@ -11,13 +11,11 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
-import sqlalchemy as sa
 
 from app.storage.encoding import micros, moment
 from app.storage.frames import NewChunk, journal_step
 from app.storage.operations import Operation, Params, Rank, Statement, Step
 from app.storage.readers import Readers
-from app.storage.tables import chunk, job, meta
 from shared.ids import JobId
 
 EVENTS_MAX: Final = 256
@@ -42,6 +40,15 @@ _MOVE: Final = Statement(
     "INSERT INTO meta (key, value) VALUES (:key, :value)"
     " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
 )
+
+_ENDED: Final = """
+SELECT id, finalized_at,
+    EXISTS (SELECT 1 FROM chunk WHERE chunk.job = job.id LIMIT 1 OFFSET 1) AS scattered
+FROM job
+WHERE finalized_at IS NOT NULL AND keep_until IS NULL
+    AND finalized_at > :after AND finalized_at <= :until
+ORDER BY finalized_at LIMIT :limit
+"""
 
 _ARRAY: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -77,27 +84,16 @@ def move_cursor(to: datetime) -> Operation:
 
 async def load_cursor(readers: Readers) -> datetime:
     """Up to where jobs were looked at."""
-    value = await readers.value(sa.select(meta.c.value).where(meta.c.key == CURSOR))
+    value = await readers.value("SELECT value FROM meta WHERE key = :key", {"key": CURSOR})
     return moment(int(value or 0))
 
 
 async def load_ended(readers: Readers, after: datetime, until: datetime, limit: int) -> list[Ended]:
     """Jobs without a keep time of their own that ended in this time, oldest first."""
-    several = sa.select(chunk.c.number).where(chunk.c.job == job.c.id).offset(1).limit(1).exists()
-    query = (
-        sa.select(job.c.id, job.c.finalized_at, several.label("scattered"))
-        .where(
-            job.c.finalized_at.is_not(None),
-            job.c.keep_until.is_(None),
-            job.c.finalized_at > micros(after),
-            job.c.finalized_at <= micros(until),
-        )
-        .order_by(job.c.finalized_at)
-        .limit(limit)
-    )
+    params: Params = {"after": micros(after), "until": micros(until), "limit": limit}
     return [
         Ended(row["id"], moment(row["finalized_at"]), bool(row["scattered"]))
-        for row in await readers.rows(query)
+        for row in await readers.rows(_ENDED, params)
     ]
 
 

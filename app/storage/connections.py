@@ -1,7 +1,7 @@
 """Connections to the database file, and the settings that durability and safety rest on.
 
-Settings are made in the connect event, so that no connection is ever without them, and read back:
-SQLite ignores what it does not know or cannot do, and a network file system silently refuses the
+Settings are made as a connection is, so that none is ever without them, and read back: SQLite
+ignores what it does not know or cannot do, and a network file system silently refuses the
 write-ahead log.
 """
 
@@ -11,14 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from sqlalchemy import URL, event
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-
 from app.storage.errors import SettingRefused
 from app.storage.padding import PAGE_BYTES
 
 BUSY_TIMEOUT_MS: Final = 5_000
-READERS: Final = 4
 _CACHE_KIB: Final = 65_536
 _FULLFSYNC: Final = 1 if sys.platform == "darwin" else 0
 
@@ -77,13 +73,17 @@ def set_for_writing(cursor: Cursor) -> None:
     _apply(cursor, _WRITER)
 
 
-def reader_engine(path: Path) -> AsyncEngine:
-    """An engine of a few connections that SQLite itself keeps from writing."""
-    url = URL.create("sqlite+aiosqlite", database=str(path))
-    engine = create_async_engine(url, pool_size=READERS, max_overflow=0)
-    event.listen(engine.sync_engine, "connect", _reader_connected)
-    event.listen(engine.sync_engine, "begin", _begin_read)
-    return engine
+def reader_connection(path: Path) -> sqlite3.Connection:
+    """A connection for the calling thread that SQLite itself keeps from writing. Its rows know
+    their columns by name."""
+    driver = sqlite3.connect(path, isolation_level=None)
+    try:
+        _apply(driver.cursor(), _READER)
+    except BaseException:
+        driver.close()
+        raise
+    driver.row_factory = sqlite3.Row
+    return driver
 
 
 def create_file(path: Path) -> None:
@@ -122,12 +122,3 @@ def _apply(cursor: Cursor, settings: dict[str, int | str]) -> None:
 def _check(name: str, wanted: int | str, row: tuple[int | str] | None) -> None:
     if row is None or row[0] != wanted:
         raise SettingRefused(f"SQLite has {name} = {row and row[0]}, not {wanted}")
-
-
-def _reader_connected(connection: Any, _record: object) -> None:
-    connection.isolation_level = None
-    _apply(connection.cursor(), _READER)
-
-
-def _begin_read(connection: Any) -> None:
-    connection.exec_driver_sql("BEGIN")

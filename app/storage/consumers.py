@@ -6,17 +6,15 @@ Whoever acts on reports inside this process acknowledges in the same operation a
 
 from collections.abc import Sequence
 from datetime import datetime
+from sqlite3 import Row
 from typing import Final
 
 import msgspec
-import sqlalchemy as sa
-from sqlalchemy import RowMapping
 
 from app.domain.feed import Consumer, ConsumerState, Selection, Start
 from app.storage.encoding import micros, moment
 from app.storage.operations import Operation, Params, Rank, Statement, Step
 from app.storage.readers import Readers
-from app.storage.tables import consumer
 
 # A parked one is begun anew by its own name; a live one is not touched.
 _INSERT: Final = Statement(
@@ -166,25 +164,21 @@ def consumer_subject(name: str) -> str:
 
 async def load_consumer(readers: Readers, name: str) -> Consumer | None:
     """This consumer, if there is one."""
-    row = await readers.row(sa.select(consumer).where(consumer.c.name == name))
+    row = await readers.row("SELECT * FROM consumer WHERE name = :name", {"name": name})
     return None if row is None else _consumer_from(row)
 
 
 async def load_consumers(readers: Readers) -> list[Consumer]:
     """All of them, by name."""
-    rows = await readers.rows(sa.select(consumer).order_by(consumer.c.name))
+    rows = await readers.rows("SELECT * FROM consumer ORDER BY name")
     return [_consumer_from(row) for row in rows]
 
 
 async def load_slowest(readers: Readers) -> Consumer | None:
     """The live consumer that keeps the oldest reports; None when none is live."""
-    query = (
-        sa.select(consumer)
-        .where(consumer.c.state == ConsumerState.LIVE)
-        .order_by(consumer.c.passed, consumer.c.seen_at)
-        .limit(1)
+    row = await readers.row(
+        "SELECT * FROM consumer WHERE state = 'live' ORDER BY passed, seen_at LIMIT 1"
     )
-    row = await readers.row(query)
     return None if row is None else _consumer_from(row)
 
 
@@ -200,7 +194,7 @@ def _json(value: Sequence[str] | dict[str, str]) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _consumer_from(row: RowMapping) -> Consumer:
+def _consumer_from(row: Row) -> Consumer:
     stored = {
         "tenant": row["tenant"],
         "include_attached": bool(row["include_attached"]),

@@ -25,7 +25,7 @@ from app.storage.feed_mark import FeedMark
 from app.storage.identity import Identity, next_start
 from app.storage.limits import WriterLimits
 from app.storage.lock import DirectoryLock
-from app.storage.readers import Readers, readers_of
+from app.storage.readers import Readers
 from app.storage.room import Room
 from app.storage.writer import Writer
 from app.storage.writer_thread import WriterThread
@@ -77,7 +77,7 @@ class Database:
         ballast: Ballast | int = 0,
         connect: Connect = writer_connection,
         thread: type[WriterThread] = WriterThread,
-        readers: Callable[[Path], Readers] = readers_of,
+        readers: Callable[[Path], Readers] = Readers,
         on_full: Callable[[bool], None] = lambda _full: None,
         on_fatal: Callable[[Exception], None] = lambda _error: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),

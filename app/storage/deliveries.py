@@ -6,20 +6,17 @@ delivered, waiting for another try, or parked. So no crash loses one.
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from sqlite3 import Row
 from typing import Any, Final
 
 import msgspec
-import sqlalchemy as sa
-from sqlalchemy import RowMapping
 
 from app.domain.webhooks import ASIDE_MAX, Delivery, DeliveryState, Event, Try, consumer_of
 from app.storage.consumers import consumer_subject, rewind_step
 from app.storage.encoding import checksum, micros, moment
 from app.storage.operations import Operation, Params, Rank, Statement, Step, in_commit_order
 from app.storage.readers import Readers
-from app.storage.sql import insert
-from app.storage.tables import report
-from app.storage.webhook_tables import delivery, webhook_event
+from app.storage.sql import insert, json_list
 
 _INSERT_EVENT: Final = Statement(
     "event.insert",
@@ -145,61 +142,64 @@ def delete_parked(before: datetime) -> Operation:
 
 async def load_events(readers: Readers, events: Collection[str]) -> dict[str, Event | None]:
     """Those of these that are written down, by id; None for one that is damaged on disk."""
-    query = sa.select(webhook_event).where(webhook_event.c.id.in_(list(events)))
-    return {row["id"]: _event_from(row) for row in await readers.rows(query)}
+    rows = await readers.rows(_EVENTS, {"events": json_list(events)})
+    return {row["id"]: _event_from(row) for row in rows}
 
 
 async def load_place(readers: Readers, report_id: str, revision: int) -> int | None:
     """Where this report stands in the feed; None when it is not kept."""
-    query = sa.select(report.c.seq).where(report.c.id == report_id, report.c.revision == revision)
-    return await readers.value(query)
+    return await readers.value(
+        "SELECT seq FROM report WHERE id = :id AND revision = :revision",
+        {"id": report_id, "revision": revision},
+    )
 
 
 async def load_waiting(readers: Readers, endpoint: str) -> list[Delivery]:
     """What waits for another try, in the order of the feed."""
-    query = (
-        _DELIVERIES.where(delivery.c.endpoint == endpoint, delivery.c.state == "waiting")
-        .order_by(delivery.c.seq)
-        .limit(ASIDE_MAX + 1)
-    )
-    return [_delivery_from(row) for row in await readers.rows(query)]
+    params: Params = {"endpoint": endpoint, "limit": ASIDE_MAX + 1}
+    return [_delivery_from(row) for row in await readers.rows(_WAITING, params)]
 
 
 async def load_deliveries(
     readers: Readers, endpoint: str, state: str | None, before: int | None, limit: int
 ) -> list[Delivery]:
     """An endpoint's, the latest first; ``before`` is a place in the feed."""
-    query = _DELIVERIES.where(delivery.c.endpoint == endpoint)
+    wanted = "delivery.endpoint = :endpoint"
     if state is not None:
-        query = query.where(delivery.c.state == state)
+        wanted += " AND delivery.state = :state"
     if before is not None:
-        query = query.where(delivery.c.seq < before)
-    query = query.order_by(delivery.c.seq.desc()).limit(limit)
-    return [_delivery_from(row) for row in await readers.rows(query)]
+        wanted += " AND delivery.seq < :before"
+    params: Params = {"endpoint": endpoint, "state": state, "before": before, "limit": limit}
+    query = f"{_DELIVERIES} WHERE {wanted} ORDER BY delivery.seq DESC LIMIT :limit"
+    return [_delivery_from(row) for row in await readers.rows(query, params)]
 
 
 async def count_deliveries(readers: Readers) -> dict[str, dict[str, int]]:
     """How many wait and are parked, by endpoint and state."""
-    query = (
-        sa.select(delivery.c.endpoint, delivery.c.state, sa.func.count().label("count"))
-        .where(delivery.c.state != "delivered")
-        .group_by(delivery.c.endpoint, delivery.c.state)
-    )
     counts: dict[str, dict[str, int]] = {}
-    for row in await readers.rows(query):
+    for row in await readers.rows(_COUNTS):
         counts.setdefault(row["endpoint"], {})[row["state"]] = row["count"]
     return counts
 
 
 async def oldest_parked(readers: Readers) -> datetime | None:
     """When the first of those that were given up was; None when there are none."""
-    query = sa.select(sa.func.min(delivery.c.ended_at)).where(delivery.c.state == "parked")
-    found = await readers.value(query)
+    found = await readers.value("SELECT min(ended_at) FROM delivery WHERE state = 'parked'")
     return None if found is None else moment(found)
 
 
-_DELIVERIES: Final = sa.select(delivery, webhook_event.c.type).join(
-    webhook_event, webhook_event.c.id == delivery.c.event
+_EVENTS: Final = "SELECT * FROM webhook_event WHERE id IN (SELECT value FROM json_each(:events))"
+_DELIVERIES: Final = (
+    "SELECT delivery.*, webhook_event.type FROM delivery"
+    " JOIN webhook_event ON webhook_event.id = delivery.event"
+)
+_WAITING: Final = _DELIVERIES + (
+    " WHERE delivery.endpoint = :endpoint AND delivery.state = 'waiting'"
+    " ORDER BY delivery.seq LIMIT :limit"
+)
+_COUNTS: Final = (
+    "SELECT endpoint, state, count(*) AS count FROM delivery WHERE state <> 'delivered'"
+    " GROUP BY endpoint, state"
 )
 
 
@@ -222,7 +222,7 @@ def _event_row(event: Event) -> Params:
     }
 
 
-def _event_from(row: RowMapping) -> Event | None:
+def _event_from(row: Row) -> Event | None:
     if checksum(row["body"]) != row["checksum"]:
         return None
     return Event(
@@ -248,7 +248,7 @@ def _delivery_row(told: Delivery) -> Params:
     }
 
 
-def _delivery_from(row: RowMapping) -> Delivery:
+def _delivery_from(row: Row) -> Delivery:
     next_at: Any = row["next_at"]
     ended_at: Any = row["ended_at"]
     return Delivery(

@@ -9,13 +9,11 @@ is not released here: it is due by the clock, and ``job.due`` sees that it waits
 from collections.abc import Sequence
 from typing import Final
 
-import sqlalchemy as sa
-
 from app.domain.job import JobState, NewJob
 from app.storage.encoding import micros
 from app.storage.operations import Params, Rank, Statement, Step
 from app.storage.readers import Readers
-from app.storage.tables import job
+from app.storage.sql import json_list
 from shared.ids import JobId
 
 OPEN: Final = "SELECT 1 FROM dependency WHERE dependency.job = job.id AND outcome IS NULL"
@@ -90,16 +88,18 @@ async def load_outcomes(
     out."""
     found: dict[JobId, JobState | None] = {}
     for start in range(0, len(jobs), _JOBS_A_QUERY):
-        query = sa.select(job.c.id, job.c.state).where(
-            job.c.id.in_(jobs[start : start + _JOBS_A_QUERY]), job.c.tenant == tenant
-        )
-        for row in await readers.rows(query):
+        asked = json_list(jobs[start : start + _JOBS_A_QUERY])
+        for row in await readers.rows(_STATES, {"jobs": asked, "tenant": tenant}):
             state = JobState(row["state"])
             found[JobId(row["id"])] = state if state.final else None
     return found
 
 
 _JOBS_A_QUERY: Final = 500
+_STATES: Final = (
+    "SELECT id, state FROM job"
+    " WHERE id IN (SELECT value FROM json_each(:jobs)) AND tenant = :tenant"
+)
 
 
 def released_at_once(new: NewJob) -> bool:

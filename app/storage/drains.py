@@ -6,18 +6,16 @@ cancelled: that sum is its proof. A drain does not outlive its parent; the next 
 
 from collections.abc import Sequence
 from datetime import datetime
+from sqlite3 import Row
 from typing import Final
 
 import msgspec
-import sqlalchemy as sa
-from sqlalchemy import RowMapping
 
 from app.domain.view import DrainView
 from app.storage.encoding import micros, millis, moment
 from app.storage.operations import NewReport, Operation, Params, Rank, Statement, Step
 from app.storage.readers import Readers
 from app.storage.sql import insert
-from app.storage.tables import drain
 from shared.ids import report_id
 
 INTERRUPTED: Final = "interrupted"
@@ -147,14 +145,14 @@ def drain_report(drain: DrainView, *, complete: bool) -> NewReport:
 
 async def load_latest_drain(readers: Readers) -> DrainView | None:
     """The drain that was begun last."""
-    row = await readers.row(sa.select(drain).order_by(drain.c.id.desc()).limit(1))
+    row = await readers.row("SELECT * FROM drain ORDER BY id DESC LIMIT 1")
     return None if row is None else _drain_from(row)
 
 
 async def load_running_drains(readers: Readers) -> list[DrainView]:
     """Drains that have not ended: at boot, those that the parent before left behind."""
-    query = sa.select(drain).where(drain.c.state == "running").order_by(drain.c.id)
-    return [_drain_from(row) for row in await readers.rows(query)]
+    rows = await readers.rows("SELECT * FROM drain WHERE state = 'running' ORDER BY id")
+    return [_drain_from(row) for row in rows]
 
 
 def _end_step(drain: DrainView) -> Step:
@@ -176,7 +174,7 @@ def _counts(drain: DrainView) -> Params:
     }
 
 
-def _drain_from(row: RowMapping) -> DrainView:
+def _drain_from(row: Row) -> DrainView:
     return DrainView(
         id=row["id"],
         mode=row["mode"],

@@ -9,16 +9,20 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
-import sqlalchemy as sa
 
 from app.storage.encoding import micros
 from app.storage.operations import Params, Rank, Statement, Step
 from app.storage.readers import Readers
 from app.storage.sql import insert_where
-from app.storage.tables import idempotency
 from shared.ids import JobId
 
 _OF_KEY: Final = "tenant = :tenant AND method = :method AND path = :path AND key = :key"
+
+_KNOWN: Final = f"SELECT job, digest FROM idempotency WHERE {_OF_KEY} AND expires_at > :now"  # noqa: S608
+_NUMBERED: Final = (
+    "SELECT job, digest FROM idempotency WHERE tenant = :tenant AND method = :method"
+    " AND path = :path AND key BETWEEN :first AND :last AND expires_at > :now ORDER BY key"
+)
 
 _EXPIRE: Final = Statement(
     "idempotency.expire",
@@ -92,15 +96,14 @@ async def load_idempotency(
     readers: Readers, tenant: str, method: str, path: str, key: str, now: datetime
 ) -> KnownKey | None:
     """The job that this key names at ``now``, with the digest of the body it came with."""
-    table = idempotency.c
-    query = sa.select(table.job, table.digest).where(
-        table.tenant == tenant,
-        table.method == method,
-        table.path == path,
-        table.key == key,
-        table.expires_at > micros(now),
-    )
-    row = await readers.row(query)
+    params: Params = {
+        "tenant": tenant,
+        "method": method,
+        "path": path,
+        "key": key,
+        "now": micros(now),
+    }
+    row = await readers.row(_KNOWN, params)
     return None if row is None else KnownKey(JobId(row["job"]), row["digest"])
 
 
@@ -108,16 +111,14 @@ async def load_numbered(
     readers: Readers, tenant: str, method: str, path: str, key: str, now: datetime
 ) -> list[KnownKey]:
     """The jobs that were submitted together under this key, in order, as far as they are kept."""
-    table = idempotency.c
-    query = (
-        sa.select(table.job, table.digest)
-        .where(
-            table.tenant == tenant,
-            table.method == method,
-            table.path == path,
-            table.key.between(f"{key}\n", f"{key}\n~"),
-            table.expires_at > micros(now),
-        )
-        .order_by(table.key)
-    )
-    return [KnownKey(JobId(row["job"]), row["digest"]) for row in await readers.rows(query)]
+    params: Params = {
+        "tenant": tenant,
+        "method": method,
+        "path": path,
+        "first": f"{key}\n",
+        "last": f"{key}\n~",
+        "now": micros(now),
+    }
+    return [
+        KnownKey(JobId(row["job"]), row["digest"]) for row in await readers.rows(_NUMBERED, params)
+    ]

@@ -9,20 +9,22 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
-import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.storage.frames import NewChunk
-from app.storage.job_query import JOB
-from app.storage.readers import Readers, undisturbed
+from app.storage.job_query import CHUNKS, JOB
+from app.storage.readers import Readers, Snapshot
 from app.storage.rows import JobRow, chunk_from, job_from
-from app.storage.tables import chunk, job
 from shared.ids import JobId
 
 EVENTS_PER_PAGE: Final = 500
 ROWS_PER_PAGE: Final = 1_000
 
-_CHUNKS: Final = sa.select(*(c for c in chunk.c if c.name != "pad"))
+_JOB: Final = JOB + "WHERE id = :job"
+_FROM: Final = CHUNKS + "WHERE job = :job AND number >= :number"
+_PAGE: Final = _FROM + (
+    " AND last_event >= :first AND first_event < :until ORDER BY number LIMIT :limit"
+)
+_NEXT: Final = _FROM + " AND first_event < :until ORDER BY number LIMIT :limit"
 
 
 class JournalPage(msgspec.Struct, frozen=True):
@@ -44,25 +46,20 @@ async def load_page(
     Raises:
         PayloadDamaged: a row is not what was written.
     """
-    return await undisturbed(_load_page(readers, job_id, from_event, from_number))
-
-
-async def _load_page(
-    readers: Readers, job_id: JobId, from_event: int, from_number: int
-) -> JournalPage | None:
     until = from_event + EVENTS_PER_PAGE
-    query = (
-        _CHUNKS.where(chunk.c.job == job_id, chunk.c.number >= from_number)
-        .where(chunk.c.last_event >= from_event, chunk.c.first_event < until)
-        .order_by(chunk.c.number)
-        .limit(ROWS_PER_PAGE)
-    )
-    async with readers.snapshot() as connection:
-        row = (await connection.execute(JOB.where(job.c.id == job_id))).mappings().first()
-        if row is None:
+    asked = {
+        "job": job_id,
+        "number": from_number,
+        "first": from_event,
+        "until": until,
+        "limit": ROWS_PER_PAGE,
+    }
+    async with readers.snapshot() as snapshot:
+        found = await snapshot.rows(_JOB, {"job": job_id})
+        if not found:
             return None
-        rows = (await connection.execute(query)).mappings().all()
-    known = job_from(row)
+        rows = await snapshot.rows(_PAGE, asked)
+    known = job_from(found[0])
     last = known.state.final and len(rows) < ROWS_PER_PAGE and until >= known.events - 1
     return JournalPage(known, [chunk_from(row) for row in rows], last)
 
@@ -74,20 +71,20 @@ async def read_journal(readers: Readers, job_id: JobId, take: Callable[[NewChunk
         PayloadDamaged: a row is not what was written.
     """
     from_number = from_event = 0
-    async with readers.snapshot() as connection:
-        while rows := await _rows_after(connection, job_id, from_number, from_event):
+    async with readers.snapshot() as snapshot:
+        while rows := await _rows_after(snapshot, job_id, from_number, from_event):
             for row in rows:
                 take(row)
             from_number, from_event = rows[-1].number + 1, rows[-1].last_event + 1
 
 
 async def _rows_after(
-    connection: AsyncConnection, job_id: JobId, from_number: int, from_event: int
+    snapshot: Snapshot, job_id: JobId, from_number: int, from_event: int
 ) -> list[NewChunk]:
-    query = (
-        _CHUNKS.where(chunk.c.job == job_id, chunk.c.number >= from_number)
-        .where(chunk.c.first_event < from_event + EVENTS_PER_PAGE)
-        .order_by(chunk.c.number)
-        .limit(ROWS_PER_PAGE)
-    )
-    return [chunk_from(row) for row in (await connection.execute(query)).mappings()]
+    asked = {
+        "job": job_id,
+        "number": from_number,
+        "until": from_event + EVENTS_PER_PAGE,
+        "limit": ROWS_PER_PAGE,
+    }
+    return [chunk_from(row) for row in await snapshot.rows(_NEXT, asked)]

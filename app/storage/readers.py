@@ -2,96 +2,137 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, Protocol
 
-from sqlalchemy import Executable, RowMapping
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+import aiosqlite
+from typing_extensions import override
 
-from app.storage.connections import reader_engine
+from app.storage.connections import reader_connection
 from app.storage.errors import StoreDamaged, Trouble, trouble
+from app.storage.operations import Params
 
-T = TypeVar("T")
+READERS: Final = 4
+"""Reads that go on at a time, each on a connection of its own; others wait their turn."""
 
-_NOT_TEXT = "Could not decode to UTF-8"
+_FETCHED_AT_ONCE: Final = 64
+_NOT_TEXT: Final = "Could not decode to UTF-8"
 """How the driver begins to say that a text column holds none."""
 
 
-async def undisturbed(read: Coroutine[Any, Any, T]) -> T:
-    """What this reads. Who is cancelled meanwhile is so once it has been read: a connection that is
-    let go of in the middle keeps its snapshot, and with it the log from being emptied."""
-    task = asyncio.get_running_loop().create_task(read)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # nobody waits for it any more
-        raise
+class Snapshot(Protocol):
+    """The store at one moment."""
+
+    async def rows(self, sql: str, params: Params, /) -> Sequence[sqlite3.Row]:
+        """All rows of a query with these parameters, by column name."""
+        ...
 
 
 class Readers:
-    """The store's readers. What is not committed is not seen. ``reads`` counts snapshots."""
+    """The store's readers. What is not committed is not seen. ``reads`` counts snapshots.
 
-    def __init__(self, engine: AsyncEngine, path: Path) -> None:
-        self._engine = engine
+    Who is cancelled while it reads is so at once, and leaves nothing behind: what it was reading is
+    broken off, since a snapshot that is kept keeps the log from being emptied.
+
+    Whatever reads raises ``StoreDamaged`` when what is to be read cannot be.
+    """
+
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.reads = 0
+        self._places = asyncio.Semaphore(READERS)
+        self._idle: list[_Connection] = []
+        self._closed = False
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncGenerator[AsyncConnection]:
-        """A connection on which all reads see the store at one moment. Keep it short: while it
-        lasts the write-ahead log cannot be emptied past it.
+    async def snapshot(self) -> AsyncGenerator[Snapshot]:
+        """All reads in it see the store at one moment. Keep it short: while it lasts the
+        write-ahead log cannot be emptied past it."""
+        async with self._connection() as connection:
+            await connection.execute("BEGIN")
+            yield connection
+            await connection.rollback()
 
-        Raises:
-            StoreDamaged: what is to be read cannot be.
-        """
-        self.reads += 1
-        try:
-            async with self._engine.begin() as connection:
-                yield connection
-        except DBAPIError as error:
-            if _damaged(error.orig):
-                raise StoreDamaged(f"the database is damaged: {error.orig}") from error
-            raise
-        except UnicodeDecodeError as error:  # SQLite's own words quote what is damaged
-            raise StoreDamaged(f"the database is damaged: {error}") from error
+    async def rows(self, sql: str, params: Params | None = None) -> Sequence[sqlite3.Row]:
+        """All rows of a query with these parameters, by column name."""
+        async with self._connection() as connection:
+            return await connection.rows(sql, params or {})
 
-    async def rows(self, query: Executable) -> Sequence[RowMapping]:
-        """All rows of a query, by column name."""
-        return await undisturbed(self._rows(query))
-
-    async def row(self, query: Executable) -> RowMapping | None:
+    async def row(self, sql: str, params: Params | None = None) -> sqlite3.Row | None:
         """The first row of a query, or None."""
-        return await undisturbed(self._row(query))
+        rows = await self.rows(sql, params)
+        return rows[0] if rows else None
 
-    async def value(self, query: Executable) -> Any:
+    async def value(self, sql: str, params: Params | None = None) -> Any:
         """The first column of the first row, or None."""
-        row = await self.row(query)
-        return None if row is None else next(iter(row.values()))
-
-    async def _rows(self, query: Executable) -> Sequence[RowMapping]:
-        async with self.snapshot() as connection:
-            return (await connection.execute(query)).mappings().all()
-
-    async def _row(self, query: Executable) -> RowMapping | None:
-        async with self.snapshot() as connection:
-            return (await connection.execute(query)).mappings().first()
+        row = await self.row(sql, params)
+        return None if row is None else row[0]
 
     async def close(self) -> None:
-        """Close all connections."""
-        await self._engine.dispose()
+        """Close all connections; one that still reads, when it has."""
+        self._closed = True
+        while self._idle:
+            await self._idle.pop().close()
+
+    @asynccontextmanager
+    async def _connection(self) -> "AsyncGenerator[_Connection]":
+        """One that nobody else uses meanwhile."""
+        self.reads += 1
+        async with self._places:
+            connection = self._idle.pop() if self._idle else await _Connection(self.path)
+            try:
+                with _damage_told():
+                    yield connection
+            except BaseException:
+                await connection.leave()
+                raise
+            finally:
+                await self._take_back(connection)
+
+    async def _take_back(self, connection: "_Connection") -> None:
+        if self._closed:
+            await connection.close()
+        else:
+            self._idle.append(connection)
 
 
-def readers_of(path: Path) -> Readers:
-    """The readers of this file."""
-    return Readers(reader_engine(path), path)
+class _Connection(aiosqlite.Connection):
+    """A connection, and the thread that it works in. What it is asked it does in order, also for
+    who does not wait for it any more."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(partial(reader_connection, path), _FETCHED_AT_ONCE)
+        self._thread.daemon = True  # a process that must end does not wait for it
+
+    @override
+    def __await__(self) -> "Generator[Any, None, _Connection]":
+        yield from super().__await__()
+        return self
+
+    async def rows(self, sql: str, params: Params, /) -> Sequence[sqlite3.Row]:
+        """All rows of a query."""
+        return list(await self.execute_fetchall(sql, params))
+
+    async def leave(self) -> None:
+        """Break off what it does, and give up its snapshot, if it has one."""
+        await self.interrupt()
+        await self.rollback()
 
 
-def _damaged(error: BaseException | None) -> bool:
-    if not isinstance(error, sqlite3.Error):
-        return False
+@contextmanager
+def _damage_told() -> Generator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        if _damaged(error):
+            raise StoreDamaged(f"the database is damaged: {error}") from error
+        raise
+    except UnicodeDecodeError as error:  # SQLite's own words quote what is damaged
+        raise StoreDamaged(f"the database is damaged: {error}") from error
+
+
+def _damaged(error: sqlite3.Error) -> bool:
     return trouble(error) is Trouble.FATAL or str(error).startswith(_NOT_TEXT)

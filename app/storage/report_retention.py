@@ -4,14 +4,11 @@ nothing that a live consumer has not passed."""
 from datetime import datetime
 from typing import Final
 
-import sqlalchemy as sa
-
 from app.domain.feed import FeedState
 from app.storage.deliveries import delete_steps
 from app.storage.encoding import micros, moment
 from app.storage.operations import Operation, Params, Rank, Statement, Step
 from app.storage.readers import Readers
-from app.storage.tables import consumer, feed, report
 
 ROWS_MAX: Final = 500
 """Reports deleted in one transaction."""
@@ -32,21 +29,18 @@ _DELETE: Final = Statement(
     "report.delete", Rank.REPORT_DELETE, "DELETE FROM report WHERE seq <= :through", exact=False
 )
 
-_SLOWEST: Final = (
-    sa.select(sa.func.min(consumer.c.passed)).where(consumer.c.state == "live").scalar_subquery()
-)
-_FIRST: Final = (
-    sa.select(report.c.seq, report.c.created_at, sa.func.length(report.c.payload).label("size"))
-    .where(report.c.seq <= sa.func.coalesce(_SLOWEST, report.c.seq))
-    .order_by(report.c.seq)
-)
+_FIRST: Final = """
+SELECT seq, created_at, length(payload) AS size FROM report
+WHERE seq <= coalesce((SELECT min(passed) FROM consumer WHERE state = 'live'), seq)
+ORDER BY seq LIMIT :limit
+"""
 """The reports that every live consumer has passed."""
 
 
 async def load_old_reports(readers: Readers, before: datetime) -> int | None:
     """The place in the feed up to which the next batch may go; None when none may."""
     through: int | None = None
-    for row in await readers.rows(_FIRST.limit(ROWS_MAX)):
+    for row in await readers.rows(_FIRST, {"limit": ROWS_MAX}):
         if row["created_at"] > micros(before):
             break
         through = row["seq"]
@@ -57,7 +51,7 @@ async def load_excess_reports(readers: Readers, excess_bytes: int) -> int | None
     """The place up to which the next batch goes to make so much room; None when consumers hold all
     there is."""
     through: int | None = None
-    for row in await readers.rows(_FIRST.limit(ROWS_MAX)):
+    for row in await readers.rows(_FIRST, {"limit": ROWS_MAX}):
         if excess_bytes <= 0:
             break
         through = row["seq"]
@@ -67,13 +61,13 @@ async def load_excess_reports(readers: Readers, excess_bytes: int) -> int | None
 
 async def oldest_report(readers: Readers) -> datetime | None:
     """When the first report that may go was made; None when there is none."""
-    row = await readers.row(_FIRST.limit(1))
+    row = await readers.row(_FIRST, {"limit": 1})
     return None if row is None else moment(row["created_at"])
 
 
 async def load_feed(readers: Readers) -> FeedState:
     """The feed as a whole."""
-    row = await readers.row(sa.select(feed))
+    row = await readers.row("SELECT * FROM feed")
     if row is None:
         return FeedState(last=0, pruned=0, bytes=0)
     return FeedState(last=row["last"], pruned=row["pruned"], bytes=row["bytes"])

@@ -7,15 +7,13 @@ go together up to ``ROWS_MAX`` rows, so that the writer is never away for long.
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-import sqlalchemy as sa
 
 from app.storage.encoding import micros, moment
 from app.storage.operations import Operation, Params, Rank, Statement, Step
 from app.storage.readers import Readers
-from app.storage.tables import chunk, idempotency, job
 from shared.ids import JobId
 
 ROWS_MAX: Final = 500
@@ -38,6 +36,24 @@ _DELETE_KEYS: Final = Statement(
     exact=False,
 )
 
+_DUE: Final = """
+SELECT id,
+    1 + attempt + (SELECT coalesce(max(number) + 1, 0) FROM chunk WHERE chunk.job = job.id) AS size
+FROM job
+"""
+"""Jobs, each with about its number of rows."""
+
+_DUE_BY_THEIR_OWN: Final = _DUE + (
+    "WHERE keep_until IS NOT NULL AND keep_until <= :now ORDER BY keep_until LIMIT :limit"
+)
+_DUE_BY_SETTING: Final = _DUE + (
+    "WHERE finalized_at IS NOT NULL AND finalized_at <= :before AND keep_until IS NULL"
+    " ORDER BY finalized_at LIMIT :limit"
+)
+_OLD_KEYS: Final = (
+    "SELECT count(*) FROM (SELECT 1 FROM idempotency WHERE expires_at <= :now LIMIT :limit)"
+)
+
 
 class Expired(msgspec.Struct, frozen=True, kw_only=True):
     """What may go in one transaction at ``now``. ``keep_s`` is the setting it was found by."""
@@ -54,20 +70,12 @@ class Expired(msgspec.Struct, frozen=True, kw_only=True):
 async def load_expired(readers: Readers, now: datetime, keep_s: float) -> Expired:
     """The next batch to delete; empty when nothing is due."""
     before = micros(now - timedelta(seconds=keep_s))
+    params: Params = {"now": micros(now), "before": before, "limit": ROWS_MAX}
     due = [
-        *await readers.rows(_due(job.c.keep_until, job.c.keep_until <= micros(now))),
-        *await readers.rows(
-            _due(job.c.finalized_at, job.c.finalized_at <= before, job.c.keep_until.is_(None))
-        ),
+        *await readers.rows(_DUE_BY_THEIR_OWN, params),
+        *await readers.rows(_DUE_BY_SETTING, params),
     ]
-    keys = await readers.value(
-        sa.select(sa.func.count()).select_from(
-            sa.select(idempotency.c.key)
-            .where(idempotency.c.expires_at <= micros(now))
-            .limit(ROWS_MAX)
-            .subquery()
-        )
-    )
+    keys = await readers.value(_OLD_KEYS, params)
     jobs = _first([(JobId(row["id"]), row["size"]) for row in due])
     return Expired(jobs=jobs, keys=keys, now=now, keep_s=keep_s)
 
@@ -93,34 +101,14 @@ def delete_expired(expired: Expired) -> Operation:
 async def next_expiry(readers: Readers, keep_s: float) -> datetime | None:
     """When the next job or key is due; None while there is nothing that ever will be."""
     by_setting = await readers.value(
-        sa.select(sa.func.min(job.c.finalized_at)).where(
-            job.c.finalized_at.is_not(None), job.c.keep_until.is_(None)
-        )
+        "SELECT min(finalized_at) FROM job WHERE finalized_at IS NOT NULL AND keep_until IS NULL"
     )
-    own = await readers.value(
-        sa.select(sa.func.min(job.c.keep_until)).where(job.c.keep_until.is_not(None))
-    )
-    key = await readers.value(sa.select(sa.func.min(idempotency.c.expires_at)))
+    own = await readers.value("SELECT min(keep_until) FROM job WHERE keep_until IS NOT NULL")
+    key = await readers.value("SELECT min(expires_at) FROM idempotency")
     moments = [moment(found) for found in (own, key) if found is not None]
     if by_setting is not None:
         moments.append(moment(by_setting) + timedelta(seconds=keep_s))
     return min(moments, default=None)
-
-
-def _due(order: sa.Column[int], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any, Any]:
-    """Jobs that may go, first those that are due longest, each with about its number of rows."""
-    journal = (
-        sa.select(sa.func.coalesce(sa.func.max(chunk.c.number) + 1, 0))
-        .where(chunk.c.job == job.c.id)
-        .scalar_subquery()
-    )
-    size = (1 + job.c.attempt + journal).label("size")
-    return (
-        sa.select(job.c.id, size)
-        .where(order.is_not(None), *conditions)
-        .order_by(order)
-        .limit(ROWS_MAX)
-    )
 
 
 def _first(due: Sequence[tuple[JobId, int]]) -> tuple[JobId, ...]:

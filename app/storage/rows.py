@@ -1,10 +1,10 @@
 """Rows as frozen structs: one struct and one function a table. Times are aware UTC."""
 
 from datetime import datetime
+from sqlite3 import Row
 from typing import Final, TypeAlias
 
 import msgspec
-from sqlalchemy import RowMapping
 
 from app.domain.job import (
     Durability,
@@ -125,7 +125,7 @@ class ReportRow(msgspec.Struct, frozen=True, kw_only=True):
     payload: bytes
 
 
-def job_from(row: RowMapping) -> JobRow:
+def job_from(row: Row) -> JobRow:
     """A row of ``job``, any columns of the request left out."""
     after = _AFTER.decode(row["after"])
     return JobRow(
@@ -156,7 +156,7 @@ def job_from(row: RowMapping) -> JobRow:
     )
 
 
-def attempt_from(row: RowMapping) -> AttemptRow:
+def attempt_from(row: Row) -> AttemptRow:
     """A row of ``attempt``."""
     return AttemptRow(
         job=row["job"],
@@ -182,7 +182,7 @@ def choice_counts_from(column: str) -> dict[int, int]:
     return msgspec.json.decode(column, type=dict[int, int])
 
 
-def generation_from(row: RowMapping) -> GenerationRow:
+def generation_from(row: Row) -> GenerationRow:
     """A row of ``generation``."""
     return GenerationRow(
         id=row["id"],
@@ -206,7 +206,7 @@ def generation_from(row: RowMapping) -> GenerationRow:
     )
 
 
-def command_from(row: RowMapping) -> CommandRow:
+def command_from(row: Row) -> CommandRow:
     """A row of ``command``."""
     return CommandRow(
         id=row["id"],
@@ -219,7 +219,7 @@ def command_from(row: RowMapping) -> CommandRow:
     )
 
 
-def report_from(row: RowMapping) -> ReportRow:
+def report_from(row: Row) -> ReportRow:
     """A row of ``report``.
 
     Raises:
@@ -243,7 +243,7 @@ def report_from(row: RowMapping) -> ReportRow:
     )
 
 
-def chunk_from(row: RowMapping) -> NewChunk:
+def chunk_from(row: Row) -> NewChunk:
     """A row of ``chunk``.
 
     Raises:
@@ -258,7 +258,7 @@ _After: TypeAlias = list[tuple[str, JobState | None, OnFailure]]
 _AFTER: Final = msgspec.json.Decoder(_After)
 
 
-def _new_job(row: RowMapping, after: _After) -> NewJob:
+def _new_job(row: Row, after: _After) -> NewJob:
     return NewJob(
         id=row["id"],
         kind=row["kind"],
@@ -285,7 +285,7 @@ def _new_job(row: RowMapping, after: _After) -> NewJob:
     )
 
 
-def _usage(row: RowMapping) -> Usage:
+def _usage(row: Row) -> Usage:
     return Usage(
         prompt_tokens=row["prompt_tokens"],
         cached_tokens=row["cached_tokens"],

@@ -6,11 +6,10 @@ due any more, and one that was not still is.
 """
 
 from datetime import datetime
+from sqlite3 import Row
 from typing import Final
 
 import msgspec
-import sqlalchemy as sa
-from sqlalchemy import RowMapping
 
 from app.domain.draft import DueJob
 from app.domain.schedules import CatchUp, Schedule, ScheduleState, Template, Timing
@@ -19,7 +18,6 @@ from app.storage.errors import PayloadDamaged
 from app.storage.operations import Operation, Params, Rank, Statement, Step
 from app.storage.readers import Readers
 from app.storage.sql import insert_where
-from app.storage.tables import firing, schedule
 from shared.ids import JobId, ScheduleId
 
 _COLUMNS: Final = (
@@ -154,16 +152,17 @@ def firing_steps(due: DueJob, job: JobId, now: datetime) -> list[Step]:
 
 async def load_schedules(readers: Readers, tenant: str | None = None) -> list[Schedule]:
     """All schedules (of one tenant), by name."""
-    query = _SCHEDULE.order_by(schedule.c.name, schedule.c.tenant)
-    if tenant is not None:
-        query = query.where(schedule.c.tenant == tenant)
-    return [_schedule_from(row) for row in await readers.rows(query)]
+    of_tenant = "" if tenant is None else "WHERE tenant = :tenant"
+    rows = await readers.rows(f"{_SCHEDULE} {of_tenant} ORDER BY name, tenant", {"tenant": tenant})
+    return [_schedule_from(row) for row in rows]
 
 
 async def load_schedule(readers: Readers, tenant: str, key: str) -> Schedule | None:
     """The schedule of a tenant with this id or name, if there is one."""
-    named = sa.or_(schedule.c.id == key, schedule.c.name == key)
-    row = await readers.row(_SCHEDULE.where(schedule.c.tenant == tenant, named))
+    row = await readers.row(
+        _SCHEDULE + "WHERE tenant = :tenant AND (id = :key OR name = :key)",
+        {"tenant": tenant, "key": key},
+    )
     return None if row is None else _schedule_from(row)
 
 
@@ -173,8 +172,9 @@ async def load_template(readers: Readers, schedule_id: ScheduleId) -> Template |
     Raises:
         PayloadDamaged: it is not what was written.
     """
-    query = sa.select(schedule.c.draft, schedule.c.checksum).where(schedule.c.id == schedule_id)
-    row = await readers.row(query)
+    row = await readers.row(
+        "SELECT draft, checksum FROM schedule WHERE id = :id", {"id": schedule_id}
+    )
     if row is None:
         return None
     if checksum(row["draft"]) != row["checksum"]:
@@ -182,17 +182,13 @@ async def load_template(readers: Readers, schedule_id: ScheduleId) -> Template |
     return _TEMPLATE.decode(row["draft"])
 
 
-_LAST_JOB: Final = (
-    sa.select(firing.c.job)
-    .where(firing.c.schedule == schedule.c.id)
-    .order_by(firing.c.due.desc())
-    .limit(1)
-    .scalar_subquery()
-    .label("last_job")
-)
-_SCHEDULE: Final = sa.select(
-    *(column for column in schedule.c if column.name not in ("draft", "checksum")), _LAST_JOB
-)
+_SCHEDULE: Final = """
+SELECT id, tenant, name, state, cron, every_ms, timezone, anchor, catch_up, next_due, last_due,
+    fired, created_at, updated_at,
+    (SELECT job FROM firing WHERE firing.schedule = schedule.id ORDER BY due DESC LIMIT 1)
+        AS last_job
+FROM schedule
+"""
 
 
 def _row(new: Schedule, template: Template) -> dict[str, str | int | bytes | None]:
@@ -215,7 +211,7 @@ def _row(new: Schedule, template: Template) -> dict[str, str | int | bytes | Non
     }
 
 
-def _schedule_from(row: RowMapping) -> Schedule:
+def _schedule_from(row: Row) -> Schedule:
     return Schedule(
         id=row["id"],
         tenant=row["tenant"],

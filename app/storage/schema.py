@@ -12,9 +12,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from sqlalchemy import create_engine
-from sqlalchemy.pool import StaticPool
-
 import migrations
 from app.storage.creation import create
 from app.storage.driver import Driver
@@ -113,6 +110,8 @@ def _transaction(driver: sqlite3.Connection) -> "Generator[Config]":
     """Alembic's configuration, working on this very connection and inside one transaction: alembic
     finds it begun and so neither begins nor commits its own."""
     from alembic.config import Config
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import StaticPool
 
     engine = create_engine(
         "sqlite://", creator=lambda: driver, poolclass=StaticPool, pool_reset_on_return=None

@@ -1,4 +1,8 @@
-"""Insert statements, written once from their column lists."""
+"""What several statements are written with."""
+
+from collections.abc import Iterable
+
+import msgspec
 
 
 def insert(table: str, columns: tuple[str, ...], **computed: str) -> str:
@@ -13,3 +17,8 @@ def insert_where(table: str, columns: tuple[str, ...], condition: str) -> str:
     """``INSERT`` that adds its row only when the condition holds."""
     names, values = ", ".join(columns), ", ".join(f":{column}" for column in columns)
     return f"INSERT INTO {table} ({names}) SELECT {values} WHERE {condition}"
+
+
+def json_list(values: Iterable[str]) -> str:
+    """Any number of values as one parameter, for ``json_each``."""
+    return msgspec.json.encode(list(values)).decode()

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from sqlite3 import Row
 from typing import Any, Final
 
 import msgspec
-import sqlalchemy as sa
-from sqlalchemy import RowMapping
 
 from app.domain.feed import Selection, Start
 from app.domain.webhooks import Endpoint, EndpointState, consumer_of
@@ -16,7 +15,6 @@ from app.storage.encoding import micros, moment
 from app.storage.operations import Operation, Params, Rank, Statement, Step, in_commit_order
 from app.storage.readers import Readers
 from app.storage.sql import insert
-from app.storage.webhook_tables import webhook_endpoint
 
 _STANDS: Final = "(SELECT acked FROM consumer WHERE name = :consumer)"
 
@@ -112,14 +110,13 @@ def delete_endpoint(endpoint: str) -> Operation:
 
 async def load_endpoints(readers: Readers) -> list[Endpoint]:
     """All of them, oldest first."""
-    query = sa.select(webhook_endpoint).order_by(webhook_endpoint.c.id)
-    return [_endpoint_from(row) for row in await readers.rows(query)]
+    rows = await readers.rows("SELECT * FROM webhook_endpoint ORDER BY id")
+    return [_endpoint_from(row) for row in rows]
 
 
 async def load_endpoint(readers: Readers, endpoint: str) -> Endpoint | None:
     """This one, if it is there."""
-    query = sa.select(webhook_endpoint).where(webhook_endpoint.c.id == endpoint)
-    row = await readers.row(query)
+    row = await readers.row("SELECT * FROM webhook_endpoint WHERE id = :id", {"id": endpoint})
     return None if row is None else _endpoint_from(row)
 
 
@@ -136,7 +133,7 @@ def _json(value: Iterable[str]) -> str:
     return msgspec.json.encode(tuple(value)).decode()
 
 
-def _endpoint_from(row: RowMapping) -> Endpoint:
+def _endpoint_from(row: Row) -> Endpoint:
     until: Any = row["old_secret_until"]
     return Endpoint(
         id=row["id"],

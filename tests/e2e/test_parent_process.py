@@ -16,7 +16,7 @@ from tests.e2e.server import CHAT, RunningServer, Site
 from tests.waiting import wait_until
 
 HEAVY = {"mlx", "mlx_lm", "transformers", "tokenizers", "torch", "numpy", "scipy_openblas32"}
-NEEDLESS = {"alembic", "pydantic", "pydantic_core", "rich", "huggingface_hub"}
+NEEDLESS = {"alembic", "sqlalchemy", "pydantic", "pydantic_core", "rich", "huggingface_hub"}
 """Large, and of no use to a server whose store is new or up to date."""
 
 REQUESTS = 1_000
@@ -55,7 +55,7 @@ async def test_the_parent_loads_no_mlx_and_stays_small_over_a_thousand_requests(
     server.tell(signal.SIGUSR1)
     wait_until(told.exists, what="the list of modules")
     loaded = {name.partition(".")[0] for name in told.read_text().split()}
-    assert {"app", "litestar", "zmq", "sqlalchemy"} <= loaded
+    assert {"app", "litestar", "zmq", "aiosqlite"} <= loaded
     assert not loaded & (HEAVY | NEEDLESS)
     if sys.platform == "linux":
         mapped = mapped_packages(server.pid)

@@ -15,8 +15,10 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 import migrations
 from app.storage import schema
 from app.storage.connections import create_file, writer_connection
+from app.storage.creation import TABLES
 from app.storage.errors import MigrationFailed
 from app.storage.tables import metadata
+from app.storage.tables_sql import tables_sql
 from app.storage.triggers import TRIGGERS
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -50,7 +52,7 @@ def driver(path: Path) -> Generator[sqlite3.Connection]:
 def normal(sql: str) -> str:
     """SQL without the differences that mean nothing."""
     plain = re.sub(r"\s+", " ", sql.strip().replace('"', ""))
-    return re.sub(r"\s*([(),])\s*", r"\1", plain).rstrip(";")
+    return re.sub(r"\s*([(),])\s*", r"\1", plain).rstrip("; ")
 
 
 def on_disk(driver: sqlite3.Connection) -> dict[str, str]:
@@ -78,6 +80,10 @@ def test_the_migrations_make_exactly_the_tables_in_code(
 ) -> None:
     schema.upgrade(driver)
     assert on_disk(driver) == in_code()
+
+
+def test_the_text_that_a_new_file_is_made_from_is_that_of_the_tables_in_code() -> None:
+    assert TABLES.read_text() == tables_sql()
 
 
 def test_a_new_file_is_what_the_migrations_come_to(tmp_path: Path) -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sqlalchemy import text
-from sqlalchemy.exc import OperationalError
 
 from app.storage import schema
 from app.storage.connections import writer_connection
@@ -246,26 +244,29 @@ def damage(path: Path) -> None:
     ["UPDATE feed SET last = 5", "DELETE FROM meta", "CREATE TABLE x (y)", "PRAGMA user_version=7"],
 )
 async def test_a_reader_cannot_write(database: Database, statement: str) -> None:
-    async with database.readers.snapshot() as connection:
-        with pytest.raises(OperationalError, match="readonly"):
-            await connection.execute(text(statement))
+    async with database.readers.snapshot() as snapshot:
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            await snapshot.rows(statement, {})
 
 
 async def test_a_reader_sees_one_moment(database: Database) -> None:
-    count = text("SELECT count(*) FROM job")
-    async with database.readers.snapshot() as connection:
-        assert (await connection.execute(count)).scalar() == 0
+    query = "SELECT id FROM job"
+    async with database.readers.snapshot() as snapshot:
+        assert await snapshot.rows(query, {}) == []
         await database.writer.submit(insert_job(make_job()))
-        assert (await connection.execute(count)).scalar() == 0
-    assert await database.readers.value(count) == 1
+        assert await snapshot.rows(query, {}) == []
+    assert len(await database.readers.rows(query)) == 1
 
 
 async def test_more_reads_than_readers_wait_their_turn(database: Database) -> None:
-    count = text("SELECT count(*) FROM job")
+    count = "SELECT count(*) FROM job"
     assert await asyncio.gather(*(database.readers.value(count) for _ in range(40))) == [0] * 40
 
 
-def test_a_start_without_a_pending_migration_does_not_load_alembic(data_dir: Path) -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_a_start_without_a_pending_migration_loads_neither_alembic_nor_sqlalchemy(
+    first: bool, data_dir: Path, tmp_path: Path
+) -> None:
     code = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
@@ -273,10 +274,10 @@ def test_a_start_without_a_pending_migration_does_not_load_alembic(data_dir: Pat
         "async def main():\n"
         "    await (await Database.open(Path(sys.argv[1]))).close()\n"
         "asyncio.run(main())\n"
-        "print([name for name in sys.modules if name.startswith('alembic')])\n"
+        "print([name for name in sys.modules if name.startswith(('alembic', 'sqlalchemy'))])\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(data_dir)],
+        [sys.executable, "-c", code, str(tmp_path / "new" if first else data_dir)],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

@@ -252,8 +252,8 @@ async def test_a_reader_keeps_the_log_only_as_long_as_it_reads_and_stops_no_one(
     database: Database,
 ) -> None:
     await submit_ended(database, 1, keep_s=600.0, request=MARKER)
-    async with database.readers.snapshot() as connection:
-        await connection.exec_driver_sql("SELECT count(*) FROM job")
+    async with database.readers.snapshot() as snapshot:
+        await snapshot.rows("SELECT count(*) FROM job", {})
         await sweep(database, after(600))
         for number in range(2, 5):
             await database.writer.submit(insert_job(make_job(number)))

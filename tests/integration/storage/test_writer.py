@@ -254,8 +254,8 @@ async def test_a_reader_that_holds_a_snapshot_keeps_the_log_but_stops_no_one(
     limits = WriterLimits(wal_bytes_max=200_000)
     async with opened(data_dir, limits=limits) as database:
         await database.writer.submit(insert_job(make_job(0)))
-        async with database.readers.snapshot() as connection:
-            await connection.exec_driver_sql("SELECT count(*) FROM job")
+        async with database.readers.snapshot() as snapshot:
+            await snapshot.rows("SELECT count(*) FROM job", {})
             for number in range(1, 60):
                 body = bytes(20_000)
                 await database.writer.submit(insert_job(make_job(number, request=body)))

@@ -9,19 +9,16 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 from typing_extensions import override
 
 from app.domain.job import JobState
 from app.domain.transitions import TRANSITIONS, JobEvent
 from app.storage.committing import CommitHooks
 from app.storage.driver import Driver
-from app.storage.operations import Operation
-from app.storage.readers import Readers
-from tests.reliability.compiled import reading_engine
+from app.storage.operations import Operation, Params
+from app.storage.readers import Readers, Snapshot
 from tests.reliability.simulation.world import ParentDied, World
 
 _STATE: Final = "SELECT state, failure ->> 0, events FROM job WHERE id = ?"
@@ -130,13 +127,14 @@ def _error(text: str, code: int) -> sqlite3.OperationalError:
 
 
 class _Connection:
-    """A reader's connection, as much of an ``AsyncConnection`` as the store uses."""
+    """A reader's connection without a thread."""
 
-    def __init__(self, connection: sa.Connection) -> None:
-        self._connection = connection
+    def __init__(self, path: Path) -> None:
+        self.driver = sqlite3.connect(path, isolation_level=None)
+        self.driver.row_factory = sqlite3.Row
 
-    async def execute(self, query: sa.Executable) -> sa.CursorResult[Any]:
-        return self._connection.execute(query)
+    async def rows(self, sql: str, params: Params, /) -> Sequence[sqlite3.Row]:
+        return self.driver.execute(sql, params).fetchall()
 
 
 class SimReaders(Readers):
@@ -147,23 +145,29 @@ class SimReaders(Readers):
         self.reads = 0
         self._disk = disk
         self._sleep = sleep
-        self._open: set[sa.Connection] = set()
-        self._engine = reading_engine(
-            lambda: sqlite3.connect(path, isolation_level=None), sa.QueuePool
-        )
+        self._unused: list[_Connection] = []
+        self._used: set[_Connection] = set()
 
     @asynccontextmanager
     @override
-    async def snapshot(self) -> AsyncGenerator[AsyncConnection]:
+    async def snapshot(self) -> AsyncGenerator[Snapshot]:
         self.reads += 1
         await self._sleep(self._disk.takes_s())
-        connection = self._engine.connect()
-        self._open.add(connection)
-        connection.exec_driver_sql("BEGIN")
+        connection = self._unused.pop() if self._unused else _Connection(self.path)
+        self._used.add(connection)
+        connection.driver.execute("BEGIN")
         try:
-            yield cast("AsyncConnection", _Connection(connection))
+            yield connection
         finally:
-            self._close(connection)
+            if connection in self._used:
+                self._used.discard(connection)
+                connection.driver.execute("ROLLBACK")
+                self._unused.append(connection)
+
+    @override
+    async def rows(self, sql: str, params: Params | None = None) -> Sequence[sqlite3.Row]:
+        async with self.snapshot() as snapshot:
+            return await snapshot.rows(sql, params or {})
 
     @override
     async def close(self) -> None:
@@ -171,12 +175,7 @@ class SimReaders(Readers):
 
     def crash(self) -> None:
         """Its process is gone."""
-        for connection in list(self._open):
-            self._close(connection)
-        self._engine.dispose()
-
-    def _close(self, connection: sa.Connection) -> None:
-        if connection in self._open:
-            self._open.discard(connection)
-            connection.exec_driver_sql("ROLLBACK")
-            connection.close()
+        for connection in (*self._used, *self._unused):
+            connection.driver.close()
+        self._used.clear()
+        self._unused.clear()

@@ -7,6 +7,7 @@ what it had not committed is gone.
 
 import atexit
 import shutil
+import sqlite3
 import tempfile
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Sequence
@@ -15,8 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 from typing_extensions import override
 
 from app.storage.ballast import Ballast
@@ -29,11 +28,10 @@ from app.storage.driver import Driver
 from app.storage.feed_mark import FeedMark
 from app.storage.identity import next_start
 from app.storage.jobs import adopt_stored_jobs
-from app.storage.operations import Operation
-from app.storage.readers import Readers
+from app.storage.operations import Operation, Params
+from app.storage.readers import Readers, Snapshot
 from app.storage.verify import verify_file
 from tests.integration.storage.making import NOW
-from tests.reliability.compiled import reading_engine
 
 SHARED_MAX: Final = 1_000
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where there is none, the usual place
@@ -77,7 +75,7 @@ class Bench:
         self._open()
 
     def _open(self) -> None:
-        self.driver: Driver = writer_connection(self.path)
+        self.driver = writer_connection(self.path)
         hooks = FeedMark(self.path).following(
             CommitHooks(before_commit=self._before, after_commit=self._after)
         )
@@ -151,33 +149,22 @@ class Bench:
         return None
 
 
-class _Connection:
-    def __init__(self, connection: sa.Connection) -> None:
-        self._connection = connection
-
-    async def execute(self, query: sa.Executable) -> Any:
-        return self._connection.execute(query)
-
-
 class BenchReaders(Readers):
     """The shipped readers on the writer's connection, between commits."""
 
-    def __init__(self, path: Path, driver: Driver) -> None:
+    def __init__(self, path: Path, driver: sqlite3.Connection) -> None:
         self.path = path
         self.reads = 0
-        self._engine = reading_engine(lambda: driver, sa.StaticPool)
+        self._driver = driver
 
     @asynccontextmanager
     @override
-    async def snapshot(self) -> AsyncGenerator[AsyncConnection]:
+    async def snapshot(self) -> AsyncGenerator[Snapshot]:
         self.reads += 1
-        with self._engine.connect() as connection:
-            yield cast("AsyncConnection", _Connection(connection))
+        yield self
 
     @override
-    async def rows(self, query: sa.Executable) -> Sequence[sa.RowMapping]:
-        return await self._rows(query)
-
-    @override
-    async def row(self, query: sa.Executable) -> sa.RowMapping | None:
-        return await self._row(query)
+    async def rows(self, sql: str, params: Params | None = None) -> Sequence[sqlite3.Row]:
+        cursor = self._driver.cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor.execute(sql, params or {}).fetchall()
