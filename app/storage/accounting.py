@@ -40,15 +40,23 @@ FROM receipt
 LEFT JOIN report ON report.id = receipt.id AND report.revision = receipt.revision
 """
 _PENDING: Final = _RECEIPTS + (
-    "WHERE receipt.acked_revision < receipt.revision AND report.seq IS NOT NULL"
+    "WHERE receipt.acked_revision < receipt.revision AND report.seq > :after"
     " ORDER BY report.seq LIMIT :limit"
 )
 
 
 async def load_pending_receipts(readers: Readers, limit: int) -> list[Receipt]:
-    """Receipts that were not acknowledged and whose reports are still kept, oldest first."""
-    rows = await readers.rows(_PENDING, {"limit": limit})
-    return [_receipt_from(row) for row in rows]
+    """Receipts that were not acknowledged and whose reports are still kept, oldest first. Damaged
+    ones take nobody's place: whoever asks for few at a time could never get past them."""
+    found: list[Receipt] = []
+    after = 0
+    while len(found) < limit:
+        rows = await readers.rows(_PENDING, {"after": after, "limit": limit})
+        found += [one for one in map(_receipt_from, rows) if one.report is not None]
+        if len(rows) < limit:
+            break
+        after = rows[-1]["seq"]
+    return found[:limit]
 
 
 async def load_receipt(readers: Readers, receipt_id: ReportId) -> Receipt | None:

@@ -8,6 +8,7 @@ import pytest
 
 from app.domain.job import Durability
 from app.domain.receipts import Rank
+from app.storage.accounting import load_pending_receipts
 from app.storage.database import Database
 from app.storage.errors import OperationFailed
 from app.storage.frames import FrameOperation
@@ -19,7 +20,7 @@ from app.storage.generations import (
 )
 from app.storage.operations import Committed, NewReceipt, Operation, Outcome, Void
 from app.storage.reading import load_commands, load_generation, load_missing_receipts, load_reports
-from app.storage.receipts import seal_command, write_receipts
+from app.storage.receipts import ack_receipt, seal_command, write_receipts
 from app.storage.reports import GenerationReport
 from app.storage.verify import verify
 from shared.ids import CommandId, GenerationId, report_id
@@ -31,6 +32,7 @@ from tests.integration.storage.making import (
     make_ending,
     make_job,
     make_receipt,
+    opened,
     query,
     start_generation,
     start_job,
@@ -285,3 +287,28 @@ async def test_what_is_missing_at_boot_is_found_and_made_up_for_once(database: D
     assert await submit(database, missing, missing) == [COMMITTED] * 2
     assert await load_missing_receipts(database.readers) == []
     assert [revision for revision, *_ in await receipts(database)] == [1]
+
+
+async def test_damaged_receipts_hold_up_no_other_however_few_are_asked_for(
+    data_dir: Path,
+) -> None:
+    generations = [GenerationId(f"gen_{number:032x}") for number in range(1, 6)]
+    async with opened(data_dir) as database:
+        for generation in generations:
+            await start_generation(database, generation)
+            receipt = make_receipt(generation=generation)
+            lose = lose_generation(generation, NOW, "x", receipt=receipt)
+            assert await submit(database, lose) == [COMMITTED]
+    tamper(data_dir, "DROP TRIGGER report_is_immutable")
+    for broken in (generations[0], generations[1], generations[3]):
+        tamper(data_dir, f"UPDATE report SET payload = x'7b7d' WHERE subject = '{broken}'")
+    whole = [generations[2], generations[4]]
+    async with opened(data_dir) as database:
+        for limit, shown in ((1, whole[:1]), (2, whole), (5, whole)):
+            found = await load_pending_receipts(database.readers, limit)
+            assert [one.generation for one in found] == shown, limit
+            assert all(one.report is not None for one in found)
+        (first, _) = await load_pending_receipts(database.readers, 5)
+        await submit(database, ack_receipt(first.id, 1, NOW))
+        (rest,) = await load_pending_receipts(database.readers, 1)
+        assert rest.generation == whole[1]
