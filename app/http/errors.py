@@ -203,11 +203,16 @@ def answer_http_error(request: HttpRequest, error: HTTPException) -> Response[by
 
 def answer_unforeseen(request: HttpRequest, error: Exception) -> Response[bytes]:
     """A fault of ours: the caller gets an id to name, the log gets the rest."""
+    return _response(unforeseen(request, error), 500, {})
+
+
+def unforeseen(request: HttpRequest, error: Exception) -> ErrorAnswer:
+    """What is told of a fault of ours; the rest is logged."""
     request_id = request_id_of(request.scope)
     _log.error("request_failed", request_id=request_id, exc_info=error)
     text = f"The server failed in a way it did not foresee (request {request_id})."
     body = ErrorBody(message=text, type="server_error", code=errors.InternalError.code)
-    return _response(ErrorAnswer(body), 500, {})
+    return ErrorAnswer(body)
 
 
 def answer_nobody(_request: HttpRequest, _error: ClientGone) -> Response[bytes]:

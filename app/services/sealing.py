@@ -38,6 +38,7 @@ JOBS_SHOWN_MAX: Final = 5
 
 _TOTALS: Final = msgspec.msgpack.Decoder(GenerationTotals)
 _OVER: Final = (WorkerState.LOST, WorkerState.GONE)
+_WAS_LOST: Final = "The worker was lost."
 _log = structlog.get_logger("sealing")
 
 
@@ -63,13 +64,15 @@ class Sealing:
         """Return when the worker's receipt is committed. Any number may ask at once.
 
         Args:
-            worker: one that is not over; it is given no more work from now on.
+            worker: it is given no more work from now on.
             drain_s: how long its attached jobs may go on.
             abort_s: how long each further step may take.
 
         Raises:
-            StopIncomplete: a step took longer, or the worker was lost.
+            StopIncomplete: a step took longer, or the worker was lost, before this or meanwhile.
         """
+        if worker.state in _OVER:
+            raise StopIncomplete(_WAS_LOST)
         stop = self._close(worker)
         if not await self._until(worker, stop, lambda: stop.closed, abort_s):
             raise StopIncomplete("That the worker stops could not be written down in time.")
@@ -183,7 +186,7 @@ class Sealing:
             async with asyncio.timeout(seconds):
                 while not reached():
                     if worker.state in _OVER:
-                        raise StopIncomplete("The worker was lost.")
+                        raise StopIncomplete(_WAS_LOST)
                     stop.changed.clear()
                     await stop.changed.wait()
         except TimeoutError:

@@ -7,7 +7,8 @@ from litestar import Controller, Request, Response, get, post
 from litestar.di import NamedDependency
 from litestar.openapi.spec import Parameter
 
-from app.http.accounting.door import AccountingDoor
+from app.domain.errors import JobServerError
+from app.http.accounting.door import AccountingDoor, refuse_stop
 from app.http.accounting.schema import (
     DRAIN_S_DEFAULT,
     AccountingAck,
@@ -61,6 +62,7 @@ class AccountingController(Controller):
         operation_class=StopOperation,
         status_code=200,
         responses=answers(StoppedObject, 200, 400, 403, 404, 503),
+        exception_handlers={JobServerError: refuse_stop, Exception: refuse_stop},
     )
     async def prepare_stop(
         self, request: HttpRequest, accounting: NamedDependency[AccountingDoor]

@@ -5,8 +5,7 @@ from typing import Any, Final
 import msgspec
 from litestar import MediaType, Request, Response
 
-from app.domain.errors import InternalError, InvalidRequest
-from app.domain.report_errors import StopIncomplete
+from app.domain.errors import InternalError, InvalidRequest, JobServerError
 from app.http.accounting.ports import Accounting
 from app.http.accounting.schema import (
     ABORT_S_DEFAULT,
@@ -25,7 +24,14 @@ from app.http.accounting.schema import (
     stopped_object,
 )
 from app.http.body import read_body
-from app.http.errors import ErrorBody, error_answer, retry_headers, status_of
+from app.http.errors import (
+    ErrorBody,
+    answer_job_error,
+    error_answer,
+    retry_headers,
+    status_of,
+    unforeseen,
+)
 from app.http.explaining import decode
 from app.http.loopback import require_loopback
 from app.http.query import Query
@@ -68,26 +74,22 @@ class AccountingDoor:
         self._accounting = accounting
 
     async def prepare_stop(self, request: HttpRequest) -> Response[bytes]:
-        """A worker's receipt; 503 when it could not be brought to rest in time.
+        """A worker's receipt, once its work has come to rest.
 
         Raises:
-            JobServerError: the request cannot be used.
+            JobServerError: the request cannot be used, or the worker is not at rest.
         """
         require_loopback(request)
         Query(request)
         body = await read_body(request, BODY_BYTES_MAX)
         asked = decode(_STOP, body, EXPECTED.get) if body else StopRequest()
         drain_s, abort_s = asked.drain_timeout_s, asked.abort_timeout_s
-        try:
-            receipt = await self._accounting.prepare_stop(
-                asked.worker,
-                DRAIN_S_DEFAULT if drain_s is None else drain_s,
-                ABORT_S_DEFAULT if abort_s is None else abort_s,
-                force=bool(asked.force),
-            )
-        except StopIncomplete as error:
-            refused = StopRefused(error=error_answer(error).error)
-            return _answer(refused, status_of(error), retry_headers(error))
+        receipt = await self._accounting.prepare_stop(
+            asked.worker,
+            DRAIN_S_DEFAULT if drain_s is None else drain_s,
+            ABORT_S_DEFAULT if abort_s is None else abort_s,
+            force=bool(asked.force),
+        )
         told = stopped_object(receipt)
         if told is None:
             raise InternalError("The worker's receipt can no longer be read.")
@@ -135,6 +137,18 @@ class AccountingDoor:
                 revision=done.revision,
             )
         )
+
+
+def refuse_stop(request: HttpRequest, error: Exception) -> Response[bytes]:
+    """Why a worker was not brought to rest. Whatever failed, foreseen or not, whoever asked must
+    know that they may ask again: nothing was ended."""
+    if not isinstance(error, JobServerError):
+        return _answer(StopRefused(error=unforeseen(request, error).error), 500)
+    status = status_of(error)
+    if status < 500:
+        return answer_job_error(request, error)
+    refused = StopRefused(error=error_answer(error).error)
+    return _answer(refused, status, retry_headers(error))
 
 
 def _answer(

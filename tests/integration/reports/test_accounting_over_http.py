@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.domain.errors import StorageFull
 from app.domain.job import Usage
 from app.domain.receipts import Rank
 from app.domain.report_errors import StopIncomplete, WorkerNotFound
@@ -152,6 +153,28 @@ async def test_a_stop_that_is_not_complete_says_that_nothing_was_ended(
     accounting.refusal = WorkerNotFound()
     answer = await post(server, PREPARE)
     assert (answer.status, answer.error["code"]) == (404, "worker_not_found")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (RuntimeError("a fault of ours"), 500, "internal_error"),
+        (OSError("no such process"), 500, "internal_error"),
+        (StorageFull(), 507, "storage_full"),
+    ],
+)
+async def test_whatever_fails_in_a_stop_says_that_nothing_was_ended(
+    server: InProcessServer,
+    accounting: FakeAccounting,
+    error: Exception,
+    status: int,
+    code: str,
+) -> None:
+    accounting.refusal = error
+    answer = await post(server, PREPARE)
+    told = answer.json()
+    assert (answer.status, answer.error["code"]) == (status, code)
+    assert (told["drain_complete"], told["engine_preserved"]) == (False, True)
 
 
 async def test_pending_receipts_are_listed_and_one_that_is_damaged_holds_up_none(
