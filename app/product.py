@@ -233,6 +233,7 @@ class _Assembly:
         """Calls upwards: who is told what, by those who know nothing of them."""
         self.relay.on_demand = self.starts.want
         self.relay.on_unsendable = self.endings.end_unheld
+        self.endings.on_reprieved = self.rescue.take_back
         self.relay.on_sent = self._sent
         self.relay.on_pumped = self.precedence.look
         self.endings.on_ended.append(lambda live, _: self.queues.settle(live))

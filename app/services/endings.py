@@ -14,13 +14,13 @@ import structlog
 
 from app.domain.errors import TemplateRefused
 from app.domain.events import Ended
-from app.domain.job import Durability, Ending, JobState, NewJob
+from app.domain.job import Durability, Ending, JobState, NewJob, StopReason
 from app.domain.transitions import failed, stopped
 from app.services.clock import Clock
 from app.services.fleet import Fleet
 from app.services.ledger import Ledger, LiveJob
 from app.storage.jobs import end_running_job, end_waiting_job
-from app.storage.operations import Committed, Operation
+from app.storage.operations import Committed, Operation, Void
 from app.storage.writer import OutcomeFuture, Writer
 from shared.failures import Failure
 
@@ -33,7 +33,8 @@ _log = structlog.get_logger("endings")
 class Endings:
     """Decides, writes and shows endings.
 
-    ``on_ended`` is called with each job whose ending was shown.
+    ``on_ended`` is called with each job whose ending was shown, ``on_reprieved`` with one that no
+    worker holds and that was to end by a stop which then found no room.
     """
 
     def __init__(self, ledger: Ledger, fleet: Fleet, writer: Writer, clock: Clock) -> None:
@@ -42,6 +43,7 @@ class Endings:
         self._writer = writer
         self._clock = clock
         self.on_ended: list[Callable[[LiveJob, Ending], None]] = []
+        self.on_reprieved: Callable[[LiveJob], None] = _nothing
         self.counts: dict[JobState, int] = dict.fromkeys(
             (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED), 0
         )
@@ -97,9 +99,31 @@ class Endings:
         worker = self._fleet.get(live.generation) if live.generation is not None else None
         if worker is not None:
             worker.let_go(live)
-        outcome = stopped(live.stop) if live.stop else failed(failure or _UNHELD, None)
+        stop = live.stop
+        outcome = stopped(stop) if stop else failed(failure or _UNHELD, None)
         ending = self.decide(live, *outcome)
-        self._write(live, ending, end_running_job(live.new, ending, live.stop))
+        future = self._writer.submit(end_running_job(live.new, ending, stop))
+        future.add_done_callback(partial(self._unheld, live, ending, stop, failure))
+
+    def _unheld(
+        self,
+        live: LiveJob,
+        ending: Ending,
+        stop: StopReason | None,
+        failure: Failure | None,
+        future: OutcomeFuture,
+    ) -> None:
+        """A stop that was counted on may have been answered with a full disk: decide again."""
+        void = not future.cancelled() and not future.exception()
+        void = void and isinstance(future.result(), Void)
+        if not void or live.stop is stop:
+            self._ended(live, ending, future)
+            return
+        live.state = JobState.RUNNING
+        if failure is None:
+            self.on_reprieved(live)
+        else:
+            self.end_unheld(live, failure)
 
     def _write(self, live: LiveJob, ending: Ending, operation: Operation) -> None:
         future = self._writer.submit(operation)
@@ -126,3 +150,7 @@ def recorded(new: NewJob, ending: Ending) -> Ending:
 
 
 _UNHELD = Failure(code="internal_error", message="The job was held by no worker.")
+
+
+def _nothing(_live: LiveJob) -> None:
+    """Nobody is wired yet."""

@@ -6,11 +6,12 @@ journaled, attached ones from what this process has in memory.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
 
-from app.domain.job import Ending, JobState
+from app.domain.job import Ending, JobState, StopReason
 from app.domain.poison import Limits, Verdict, poisoned
 from app.domain.receipts import Rank
 from app.domain.transitions import failed, stopped
@@ -37,8 +38,21 @@ UNSTORABLE = Failure(
     code="internal_error", message="What the worker said of this job could not be stored."
 )
 
-Ended = list[tuple[LiveJob, Ending]]
-Returned = list[tuple[LiveJob, GiveBack]]
+
+@dataclass(slots=True)
+class _Loss:
+    """What is decided of a lost worker's jobs: each ends, by the stop reason that was known then,
+    or goes back."""
+
+    worker: Worker
+    reason: str
+    counted: bool
+    culprit: JobId | None
+    convicted: frozenset[JobId]
+    ended: list[tuple[LiveJob, Ending, StopReason | None]] = field(
+        default_factory=list[tuple[LiveJob, Ending, StopReason | None]]
+    )
+    returned: list[tuple[LiveJob, GiveBack]] = field(default_factory=list[tuple[LiveJob, GiveBack]])
 
 
 class Rescue:
@@ -86,24 +100,38 @@ class Rescue:
         self._fleet.disconnect(worker)
         _log.warning("worker_lost", generation=worker.generation, reason=reason)
         convicted = self._convicted(worker) if blamed else frozenset[JobId]()
-        ended, returned = self._settle(worker, culprit, convicted, counted=counted)
+        loss = _Loss(worker, reason, counted, culprit, convicted)
+        held = list(worker.held.values())
+        worker.held.clear()
+        worker.unseen.clear()
+        for live in held:
+            self._settle(loss, live)
+        self._write(loss)
+
+    def _write(self, loss: _Loss) -> None:
+        generation, now = loss.worker.generation, self._clock.now()
         operation = lose_generation(
-            worker.generation,
-            self._clock.now(),
-            reason,
-            [(live.new, ending, live.stop) for live, ending in ended],
-            [back for _, back in returned],
-            NewReceipt(
-                generation=worker.generation, asked=Rank.CRASH, now=self._clock.now(), detail=reason
-            ),
+            generation,
+            now,
+            loss.reason,
+            [(live.new, ending, stop) for live, ending, stop in loss.ended],
+            [back for _, back in loss.returned],
+            NewReceipt(generation=generation, asked=Rank.CRASH, now=now, detail=loss.reason),
         )
         future = self._writer.submit(operation)
-        future.add_done_callback(partial(self._lost, worker, ended, returned))
+        future.add_done_callback(partial(self._lost, loss))
 
     def reclaim(self, worker: Worker, live: LiveJob) -> None:
         """A living worker does not hold this job: it ends by its pending stop, or goes back."""
         worker.let_go(live)
-        if live.stop is not None or (live.request is None and live.attached):
+        if live.stop is not None:
+            self._endings.end_unheld(live, None)
+        else:
+            self.take_back(live)
+
+    def take_back(self, live: LiveJob) -> None:
+        """No worker holds this running job, and nothing ends it."""
+        if live.request is None and live.attached:
             self._endings.end_unheld(live, LOST_REQUEST)
             return
         back = self._returns.give_back(live, "lost")
@@ -122,26 +150,27 @@ class Rescue:
                 _log.warning("death_held", generation=worker.generation, job=job, verdict=verdict)
         return frozenset(job for job, verdict in verdicts.items() if verdict is Verdict.POISON)
 
-    def _settle(
-        self,
-        worker: Worker,
-        culprit: JobId | None,
-        convicted: frozenset[JobId],
-        *,
-        counted: bool,
-    ) -> tuple[Ended, Returned]:
-        ended: Ended = []
-        returned: Returned = []
-        for live in worker.held.values():
-            outcome = self._outcome(live, culprit, convicted)
-            if outcome is None:
-                returned.append((live, self._returns.give_back(live, "lost", counted=counted)))
+    def _settle(self, loss: _Loss, live: LiveJob) -> None:
+        """Decide what becomes of this job."""
+        outcome = self._outcome(live, loss.culprit, loss.convicted)
+        if outcome is None:
+            back = self._returns.give_back(live, "lost", counted=loss.counted)
+            loss.returned.append((live, back))
+        else:
+            ending = self._endings.decide(live, *outcome, complete=live.journaled)
+            loss.ended.append((live, ending, live.stop))
+
+    def _settle_again(self, loss: _Loss) -> bool:
+        """Decide anew about jobs whose stop was answered with a full disk after it had been counted
+        on; False when there is none."""
+        ended, loss.ended = loss.ended, []
+        for live, ending, stop in ended:
+            if live.stop is stop:
+                loss.ended.append((live, ending, stop))
             else:
-                complete = live.journaled
-                ended.append((live, self._endings.decide(live, *outcome, complete=complete)))
-        worker.held.clear()
-        worker.unseen.clear()
-        return ended, returned
+                live.state = JobState.RUNNING
+                self._settle(loss, live)
+        return any(live.stop is not stop for live, _, stop in ended)
 
     def _outcome(
         self, live: LiveJob, culprit: JobId | None, convicted: frozenset[JobId]
@@ -159,20 +188,22 @@ class Rescue:
             return failed(TOO_MANY_LOSSES, None)
         return None
 
-    def _lost(
-        self, worker: Worker, ended: Ended, returned: Returned, future: OutcomeFuture
-    ) -> None:
+    def _lost(self, loss: _Loss, future: OutcomeFuture) -> None:
+        worker = loss.worker
         if future.cancelled() or future.exception() is not None:
             _log.error(
                 "loss_not_stored", generation=worker.generation, error=str(future.exception())
             )
-        elif not isinstance(future.result(), Committed):
-            _log.error("loss_void", generation=worker.generation, outcome=str(future.result()))
-        else:
+        elif isinstance(future.result(), Committed):
             worker.loss_stored = True
-        for live, ending in ended:
+        elif self._settle_again(loss):
+            self._write(loss)
+            return
+        else:
+            _log.error("loss_void", generation=worker.generation, outcome=str(future.result()))
+        for live, ending, _ in loss.ended:
             self._endings.show(live, ending, stored=worker.loss_stored)
-        for live, back in returned:
+        for live, back in loss.returned:
             self._returns.returned(live, back)
         self.on_lost(worker)
 

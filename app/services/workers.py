@@ -11,6 +11,7 @@ or killed before the receipt of its generation is committed: nothing else in the
 import asyncio
 import signal
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -28,8 +29,8 @@ from app.services.sealing import Sealing
 from app.services.starts import Starts
 from app.services.tasks import Tasks
 from app.storage.generations import generation_gone, generation_ready
-from app.storage.operations import NewReceipt
-from app.storage.writer import Writer
+from app.storage.operations import NewReceipt, Operation, Void
+from app.storage.writer import OutcomeFuture, Writer
 from app.supervision.log_file import last_lines
 from app.supervision.process import Exit as ProcessExit
 from shared.failures import Failure
@@ -233,11 +234,20 @@ class Workers:
         self._sealing.changed(worker)
         now, generation = self._clock.now(), worker.generation
         receipt = NewReceipt(generation=generation, asked=Rank.CRASH, now=now, detail=str(exit_))
-        self._writer.submit(
-            generation_gone(generation, now, exit_.code, exit_.signal_number, str(exit_), receipt)
+        gone = generation_gone(
+            generation, now, exit_.code, exit_.signal_number, str(exit_), receipt
         )
+        future = self._writer.submit(gone)
+        future.add_done_callback(partial(self._gone, gone))
         _log.info("worker_gone", generation=worker.generation, exit=str(exit_))
         self._starts.start_next()
+
+    def _gone(self, gone: Operation, future: OutcomeFuture) -> None:
+        """Where the loss before it had to be decided again, it comes once more, behind that."""
+        if future.cancelled() or future.exception() is not None:
+            _log.error("death_not_stored", operation=gone.name, subject=gone.subjects[0])
+        elif isinstance(future.result(), Void):
+            self._writer.submit(gone)
 
     def _fail_waiting(self, model: str) -> None:
         """A worker that died before it was ready: callers who wait for it are told why, now.

@@ -14,15 +14,19 @@ import msgspec
 import pytest
 
 from app.domain.job import Durability, JobState, StopReason
+from app.domain.receipts import Rank
 from app.domain.view import JobView
+from app.domain.worker_state import WorkerState
 from app.product import Product
 from app.services import cancellation
 from app.services.launching import Launcher
 from app.services.ledger import LiveJob
+from app.storage.accounting import load_receipt_of
 from app.storage.committing import CommitHooks
 from app.storage.driver import Driver
 from app.storage.errors import StoreFull
 from app.storage.operations import Operation
+from app.storage.reading import load_generation
 from shared.ids import JobId
 from shared.messages import Ack, Cancel, Heartbeat, Held, Replay, RunJob
 from tests.durable.assembled import assembled, draft, running, settings_of
@@ -317,3 +321,67 @@ async def test_a_frame_that_was_decided_on_a_cancel_which_found_no_room_is_decid
     await replacement.tell(delta(again, 1, "b"), finished(again, 1))
     view = await stage.ended(run.job)
     assert (view.state, view.stop_reason, view.usage.completion_tokens) == ("completed", None, 2)
+
+
+@pytest.mark.parametrize("how", ["dies", "is given up"])
+async def test_a_loss_that_was_decided_on_a_cancel_which_found_no_room_is_decided_again(
+    stage: Stage, how: str
+) -> None:
+    """Its worker has one receipt and is seen to be gone, whoever asks, and the job goes on."""
+    worker, run = await stage.begin()
+    _, other = await stage.begin("other")
+    stage.disk.free.clear()
+    live, known = stage.product.ledger.get(run.job), stage.product.fleet.get(worker.generation)
+    assert live is not None
+    assert known is not None
+    refused = stage.product.cancellation._request(live, StopReason.CANCEL, patient=False)
+    assert refused is not None
+    if how == "dies":
+        worker.die()
+    else:
+        stage.product.workers.broken(known, "a test says so")
+    await asyncio.to_thread(wait_until, lambda: known.state is not WorkerState.READY, PATIENCE_S)
+    stage.disk.full = True
+    stage.disk.free.set()
+    with pytest.raises(StoreFull):
+        await refused
+    stage.disk.full = False
+    replacement = await stage.cast.enters(2)
+    for number in (1, 2):
+        again = await replacement.hears(RunJob, number)
+        assert again.job in (run.job, other.job)
+        assert (again.attempt, again.resume[0].tokens) == (2, (0,))
+        await replacement.accept(again)
+        await replacement.tell(delta(again, 1, "b"), finished(again, 1))
+        view = await stage.ended(again.job)
+        assert (view.state, view.stop_reason, view.losses) == ("completed", None, 1)
+    row = await load_generation(stage.product.database.readers, worker.generation)
+    assert row is not None
+    assert row.state is WorkerState.GONE
+    receipt = await load_receipt_of(stage.product.database.readers, worker.generation)
+    assert receipt is not None
+    assert (receipt.rank, receipt.revision) == (Rank.CRASH, 1)
+
+
+async def test_a_job_that_its_worker_does_not_hold_goes_back_also_when_its_cancel_found_no_room(
+    stage: Stage,
+) -> None:
+    worker, run = await stage.begin()
+    stage.disk.free.clear()
+    live = stage.product.ledger.get(run.job)
+    assert live is not None
+    refused = stage.product.cancellation._request(live, StopReason.CANCEL, patient=False)
+    assert refused is not None
+    await worker.greet()
+    await asyncio.to_thread(wait_until, lambda: live.state.final, PATIENCE_S)
+    stage.disk.full = True
+    stage.disk.free.set()
+    with pytest.raises(StoreFull):
+        await refused
+    stage.disk.full = False
+    again = await worker.hears(RunJob, 2)
+    assert (again.job, again.attempt, again.resume[0].tokens) == (run.job, 2, (0,))
+    await worker.accept(again)
+    await worker.tell(delta(again, 1, "b"), finished(again, 1))
+    view = await stage.ended(run.job)
+    assert (view.state, view.stop_reason, view.losses) == ("completed", None, 1)
