@@ -3,15 +3,35 @@
 from typing import Any, Final
 
 from app.domain.receipts import Rank
+from tests.durable.conftest import NewPlace
 from tests.durable.place import SLACK_S, Place
 from tests.e2e.store import Row
 from tests.waiting import wait_until
 
 PREPARE: Final = "/v1/admin/prepare-stop"
+ENDLESS: Final = "[[tokens=100000]]"
+SERVED: Final = 3
+"""Jobs that a worker has served when a test begins, of ``TOKENS`` tokens each."""
+TOKENS: Final = 6
 _SUMS: Final = (
     "SELECT count(accepted_at) AS jobs, coalesce(sum(prompt_tokens), 0) AS prompt_tokens,"
     " coalesce(sum(delivered_tokens), 0) AS completion_tokens FROM attempt WHERE generation = ?"
 )
+
+
+def serving(new_place: NewPlace, *sabotage: str, **script: Any) -> Place:
+    """A server whose worker has served ``SERVED`` jobs."""
+    place = new_place({"step_s": 0.005, **script}, {"worker.heartbeat_interval_s": 0.1})
+    place.start(*sabotage)
+    for number in range(SERVED):
+        place.ended(place.submit(f"{number} [[tokens={TOKENS - 1}]]"))
+    return place
+
+
+def restarted(place: Place) -> None:
+    """The server has died; the next one finds what it left."""
+    place.parent_died()
+    place.start()
 
 
 def generations(place: Place) -> list[Row]:
@@ -55,6 +75,21 @@ def assert_receipts(place: Place) -> None:
             assert counted[0]["rank"] == Rank.SEALED, row["id"]
             assert said["worker"]["completion_tokens"] == usage["completion_tokens"]
             assert said["worker"]["attempts"] == said["jobs"]
+
+
+def assert_sealed(place: Place, jobs: int = SERVED) -> None:
+    """The one receipt that counts is a seal, of so many jobs."""
+    found = receipt(place)
+    said = found["payload"]
+    assert (found["rank"], found["outcome"], said["complete"]) == (3, "sealed", True)
+    assert (said["reason"], said["jobs"]) == ("stopped", jobs)
+    assert said["worker"]["completion_tokens"] == said["usage"]["completion_tokens"]
+    assert_receipts(place)
+
+
+def pending(place: Place) -> list[dict[str, Any]]:
+    """Receipts that were not booked yet."""
+    return place.server.get("/accounting/pending").json()["receipts"]
 
 
 def prepare_stop(place: Place, **fields: Any) -> Any:

@@ -26,6 +26,14 @@ def test_each_sentence_names_a_test() -> None:
     assert [sentence for sentence in sentences if not _TEST.search(sentence)] == []
 
 
+def test_each_row_of_the_tables_around_a_receipt_names_a_test() -> None:
+    _, _, tables = PAGE.read_text(encoding="utf-8").partition("## Around a worker's receipt")
+    rows = [line for line in tables.splitlines() if line.startswith("| ")]
+    heads = [row for row in rows if row.endswith("| shown by |")]
+    assert (len(heads), len(rows) - len(heads)) == (2, 27)
+    assert [row for row in rows if row not in heads and not _TEST.search(row)] == []
+
+
 def test_each_named_test_exists() -> None:
     named: list[tuple[str, str]] = _TEST.findall(PAGE.read_text(encoding="utf-8"))
     missing = [

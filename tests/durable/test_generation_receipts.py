@@ -5,53 +5,31 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from tests.durable.conftest import NewPlace
-from tests.durable.place import Place
 from tests.durable.receipts import (
+    ENDLESS,
+    SERVED,
+    TOKENS,
     assert_receipts,
+    assert_sealed,
     generations,
     gone,
+    pending,
     prepare_stop,
     receipt,
     receipts,
+    restarted,
+    serving,
 )
 from tests.e2e.calls import Call, error_of, finish_of
 from tests.e2e.store import failure_code, job_id
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
-
-ENDLESS = "[[tokens=100000]]"
-SERVED = 3
-
-
-def serving(new_place: NewPlace, *sabotage: str, **script: Any) -> Place:
-    """A server whose worker has served three jobs of six tokens."""
-    place = new_place({"step_s": 0.005, **script}, {"worker.heartbeat_interval_s": 0.1})
-    place.start(*sabotage)
-    for number in range(SERVED):
-        place.ended(place.submit(f"{number} [[tokens=5]]"))
-    return place
-
-
-def assert_sealed(place: Place, jobs: int = SERVED) -> None:
-    found = receipt(place)
-    said = found["payload"]
-    assert (found["rank"], found["outcome"], said["complete"]) == (3, "sealed", True)
-    assert (said["reason"], said["jobs"]) == ("stopped", jobs)
-    assert said["worker"]["completion_tokens"] == said["usage"]["completion_tokens"]
-    assert_receipts(place)
-
-
-def restarted(place: Place) -> None:
-    """The server has died; the next one finds what it left."""
-    place.parent_died()
-    place.start()
 
 
 def test_a_worker_that_was_prepared_and_never_ended_is_told_of_and_can_be_ended(
@@ -77,7 +55,7 @@ def test_a_stop_of_the_server_seals_its_worker(new_place: NewPlace) -> None:
     place.stop()
     assert_sealed(place)
     assert [row["state"] for row in generations(place)] == ["gone"]
-    assert receipt(place)["payload"]["usage"]["completion_tokens"] == SERVED * 6
+    assert receipt(place)["payload"]["usage"]["completion_tokens"] == SERVED * TOKENS
 
 
 def test_a_prepared_stop_answers_with_the_receipt_and_leaves_the_process_alone(
@@ -89,17 +67,19 @@ def test_a_prepared_stop_answers_with_the_receipt_and_leaves_the_process_alone(
     told = answer.json()
     (row,) = generations(place)
     assert (told["instance_id"], told["model_id"]) == (row["id"], place.model)
-    assert (told["completion_tokens_total"], told["requests_total"]) == (SERVED * 6, SERVED)
+    assert (told["completion_tokens_total"], told["requests_total"]) == (SERVED * TOKENS, SERVED)
     assert (told["drain_complete"], told["rank"], told["revision"]) == (True, "sealed", 1)
     assert (row["state"], row["gate"]) == ("stopping", "stopping")
     assert prepare_stop(place, worker=row["id"]).json() == told
     assert len(place.site.workers()) == 1
+    job = place.submit("[[tokens=1]]")
+    assert place.store.job(job)["attempt"] == 0
     place.site.workers()[0].terminate()
     gone(place)
     assert prepare_stop(place, worker=row["id"]).json() == told
-    assert_sealed(place)
-    place.ended(place.submit("[[tokens=1]]"))
+    place.ended(job)
     assert [row["state"] for row in generations(place)] == ["gone", "ready"]
+    assert_sealed(place)
 
 
 def test_two_stops_at_once_are_one_with_one_receipt(new_place: NewPlace) -> None:
@@ -194,6 +174,7 @@ def test_a_worker_that_dies_before_its_seal_leaves_a_lower_bound(new_place: NewP
     assert (told["rank"], told["drain_complete"], told["revision"]) == ("crash", False, 1)
     found = receipt(place)
     assert (found["rank"], found["payload"]["complete"]) == (1, False)
+    assert found["payload"]["usage"]["completion_tokens"] == SERVED * TOKENS
     gone(place)
     place.ended(place.submit("[[tokens=1]]"))
     assert len(receipts(place)) == 1
@@ -205,7 +186,7 @@ def test_a_worker_that_cannot_be_brought_to_rest_is_kept_and_asked_again(
     place = serving(new_place)
     with Call(place.server, "[[tokens=100]] [[hang_at=5]]") as call:
         call.read_text(2)
-        wait_until(lambda: place.server.metric("tokens_total") >= SERVED * 6 + 5)
+        wait_until(lambda: place.server.metric("tokens_total") >= SERVED * TOKENS + 5)
         answer = prepare_stop(place, drain_timeout_s=0.2, abort_timeout_s=0.5)
         assert answer.status_code == 503
         told = answer.json()
@@ -238,6 +219,7 @@ def test_a_receipt_for_which_there_is_no_room_signals_nobody(
     forced = prepare_stop(place, abort_timeout_s=0.2, force=True)
     assert (forced.status_code, forced.json()["engine_preserved"]) == (503, True)
     assert (receipts(place), len(place.site.workers())) == ([], 1)
+    assert [row["gate"] for row in generations(place)] == ["stopping"]
     marker.unlink()
     assert prepare_stop(place).json()["rank"] == "sealed"
     place.stop()
@@ -274,8 +256,13 @@ def test_a_server_killed_when_the_gate_is_closed_goes_on_with_the_stop(new_place
     assert (row["state"], receipts(place)) == ("stopping", [])
     assert worker.is_running()
     place.start()
-    gone(place)
-    assert_sealed(place)
+    job = place.submit("[[tokens=1]]")
+    gone(place, row["id"])
+    place.ended(job)
+    assert row["id"] not in [attempt["generation"] for attempt in place.attempts(job)]
+    (found,) = [r for r in receipts(place) if r["subject"] == row["id"]]
+    assert (found["rank"], found["payload"]["jobs"]) == (3, SERVED)
+    assert_receipts(place)
 
 
 def test_a_server_killed_when_requests_are_told_to_stop_ends_each_once(new_place: NewPlace) -> None:
@@ -320,10 +307,12 @@ def test_a_server_killed_between_receipt_and_signal_tells_no_second_one(
     new_place: NewPlace, moment: str
 ) -> None:
     place = serving(new_place, moment)
+    worker = place.worker()
     place.server.tell(signal.SIGTERM)
     place.parent_died()
     before = receipt(place)
     assert before["rank"] == 3
+    assert worker.is_running() or moment.startswith("die-after")
     place.start()
     gone(place)
     place.ended(place.submit("[[tokens=1]]"))
@@ -347,10 +336,6 @@ def test_a_server_killed_when_a_loss_is_decided_or_committed_tells_it_once(
 
 
 # --- booking -----------------------------------------------------------------------------------
-
-
-def pending(place: Place) -> list[dict[str, Any]]:
-    return place.server.get("/accounting/pending").json()["receipts"]
 
 
 def test_what_is_booked_between_receipt_and_signal_is_not_told_again(new_place: NewPlace) -> None:

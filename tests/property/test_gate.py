@@ -1,6 +1,7 @@
 """Whatever happens to a worker, in whatever order: nothing is admitted outside serving, a stop is
 never taken back, a failure is final, and a sealed total never changes."""
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -64,6 +65,17 @@ class GateMachine(RuleBasedStateMachine):
     @rule(rank=st.sampled_from([Rank.CRASH, Rank.SNAPSHOT]))
     def observe(self, rank: Rank) -> None:
         self._observe(rank, None)
+
+    @precondition(lambda self: self.sealed is not None)
+    @rule(rank=st.sampled_from(Rank), more=st.integers(1, 5))
+    def claim_more(self, rank: Rank, more: int) -> None:
+        """Somebody says of a sealed one that it has served more."""
+        sums = msgspec.structs.replace(
+            self.totals, completion_tokens=self.totals.completion_tokens + more
+        )
+        own = GenerationTotals(sums.jobs, sums.prompt_tokens, 0, sums.completion_tokens)
+        better = revised(self.standing, observe(rank, sums, ever_ready=self.ever_ready, own=own))
+        self.standing = better or self.standing
 
     def _observe(self, rank: Rank, own: GenerationTotals | None) -> None:
         if self.gate not in (Gate.STOPPING, Gate.FAILED):

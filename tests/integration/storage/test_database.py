@@ -79,6 +79,22 @@ def test_the_writers_connection_waits_for_the_disk(data_dir: Path) -> None:
     driver.close()
 
 
+def test_on_a_mac_the_writer_asks_for_the_platter(tmp_path: Path) -> None:
+    """A plain sync ends in the drive's cache there."""
+    program = (
+        "import sqlite3, sys, sqlalchemy.ext.asyncio\n"
+        "sys.platform = 'darwin'\n"
+        "from app.storage.connections import set_for_writing\n"
+        "driver = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "set_for_writing(driver.cursor())\n"
+        "for name in ('synchronous', 'fullfsync', 'checkpoint_fullfsync'):\n"
+        "    print(driver.execute(f'PRAGMA {name}').fetchone()[0])\n"
+    )
+    words = [sys.executable, "-c", program, str(tmp_path / "f")]
+    said = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["2", "1", "1"]
+
+
 async def test_a_start_that_was_killed_before_the_first_table_is_made_good(tmp_path: Path) -> None:
     tmp_path.joinpath(DATABASE_NAME).touch()
     async with opened(tmp_path):

@@ -135,6 +135,23 @@ async def test_a_generation_that_is_gone_takes_no_jobs(database: Database) -> No
     assert await database.writer.submit(claim) == Void("attempt.insert", job_id(1))
 
 
+@pytest.mark.parametrize("state", ["loading", "stopping"])
+async def test_a_generation_whose_gate_is_closed_takes_no_jobs(
+    database: Database, state: str
+) -> None:
+    row = insert_generation(GENERATION, "tiny", database.parent_epoch, Path("log"), NOW)
+    assert await database.writer.submit(row) == COMMITTED
+    if state == "stopping":
+        assert await database.writer.submit(generation_ready(GENERATION, NOW)) == COMMITTED
+        assert await database.writer.submit(stop_generation(GENERATION)) == COMMITTED
+        # What a load says that ends late opens nothing.
+        late = await database.writer.submit(generation_ready(GENERATION, NOW))
+        assert late == Void("generation.ready", GENERATION)
+    await database.writer.submit(insert_job(make_job()))
+    claim = claim_jobs([(make_claim(), CommandId(1))])
+    assert await database.writer.submit(claim) == Void("attempt.insert", job_id(1))
+
+
 async def test_generations_that_may_still_live_are_listed_oldest_first(
     database: Database,
 ) -> None:
