@@ -11,6 +11,10 @@ TESTS := not benchmark and not torture and not reliability
 # Tests mostly wait for processes, so more of them than cores run at a time.
 TESTS_AT_ONCE ?= 4
 
+# Some images have it set. Each of the hundreds of processes of a test run would compile all that it
+# imports, which takes as long as everything else that a start does.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install model serve test test-fast reliability check format bench bench-queue bench-readers torture lock clean
 
