@@ -39,6 +39,7 @@ from app.services.queues import Queues
 from app.services.recall import Recall
 from app.services.reception import Reception
 from app.services.relay import Relay
+from app.services.rendezvous import Rendezvous
 from app.services.replays import Replays
 from app.services.reporting import Reporting
 from app.services.rescue import Rescue
@@ -75,6 +76,10 @@ async def assemble(
     return _Assembly(settings, database, socket_path, clock, past, outside).product(version)
 
 
+RETRY_AFTER_S = 5.0
+"""When to ask again for what cannot be served at the moment."""
+
+
 class _Assembly:
     """The wiring, in the order in which things need each other."""
 
@@ -96,6 +101,7 @@ class _Assembly:
         self.launcher = Launcher(settings, f"ipc://{socket_path}", store, epoch, outside.processes)
         self.router = outside.router(socket_path, lambda: writer.depth > settings.queue.writer_max)
         self.fleet.transport = self.router
+        self.rendezvous = Rendezvous(socket_path.parent, self.router.keep_path)
         self.recall = Recall(database, self.ledger)
         self.queues = Queues(clock, settings.queue)
         self.relay = Relay(
@@ -309,7 +315,11 @@ class _Assembly:
 
     def _unavailable(self, model: str) -> tuple[str, float] | None:
         """Why no worker of this model would take a job now, and when to ask again."""
-        return self.starts.reason(model) or self.administration.leaving(model)
+        reason = self.starts.reason(model) or self.administration.leaving(model)
+        trouble = self.rendezvous.trouble
+        if reason is None and trouble is not None and not self.fleet.is_ready(model):
+            return f"no worker can reach this server: {trouble}", RETRY_AFTER_S
+        return reason
 
     def _boot(self) -> Boot:
         return Boot(
@@ -356,7 +366,7 @@ class _Assembly:
                 self.workers,
                 clock,
                 settings.worker,
-                self.router.keep_path,
+                self.rendezvous.keep,
                 lambda: self.router.behind,
             ),
             retention=self.retention,

@@ -127,7 +127,8 @@ class WorkerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(description="`scripted` answers without a model, for tests"),
     ] = "mlx"
     scripted: Annotated[
-        str, Meta(description="JSON text for the scripted engine; empty for its default")
+        str,
+        Meta(description="JSON text for the scripted engine (scripted.md); empty for its default"),
     ] = ""
     rows: Annotated[int, Meta(description="Sequences generated at once", ge=1, le=256)] = 16
     prefetch: Annotated[
@@ -202,7 +203,12 @@ class WorkerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = 8_388_608
     restart_limit: Annotated[
         int,
-        Meta(description="Restarts within the window before the model is given up", ge=0, le=1000),
+        Meta(
+            description="Deaths of a model's workers within the window with which it is given up "
+            "for a while; 0 as 1",
+            ge=0,
+            le=1000,
+        ),
     ] = 3
     restart_window_s: Annotated[
         float, Meta(description="Window in which restarts are counted", gt=0, le=_DAY_S)

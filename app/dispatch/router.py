@@ -113,6 +113,9 @@ class Router:
 
         Connections that exist are not affected: only who connects next would not find us. For that
         what was bound before is kept, since to unbind it would close them; but only so often.
+
+        Raises:
+            OSError: when it cannot be bound there.
         """
         if self._loop is None or _inode(self._path) == self._bound:
             return False
@@ -123,7 +126,10 @@ class Router:
         return True
 
     def _bind(self) -> None:
-        self._socket.bind(self._endpoint)
+        try:
+            self._socket.bind(self._endpoint)
+        except zmq.ZMQError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
         self._bindings += 1
         self._bound = _inode(self._path)
 

@@ -130,7 +130,8 @@ class ServerOverloaded(JobServerError):
 
 
 class StorageFull(JobServerError):
-    """The disk is full. Free twice `storage.ballast_bytes` (128 MiB by default) to go on."""
+    """The disk is full. Free some room, where there is a ballast twice `storage.ballast_bytes`
+    (128 MiB by default), to go on."""
 
     code: ClassVar[str] = "storage_full"
 

@@ -9,16 +9,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-import structlog
-
 from app.domain.wedged import stall_limit_s
 from app.domain.worker_state import WorkerState
 from app.services.clock import Clock
 from app.services.fleet import Fleet, Worker
 from app.settings import WorkerSettings
 from app.supervision.log_file import cap
-
-_log = structlog.get_logger("liveness")
 
 
 class Replacer(Protocol):
@@ -33,7 +29,7 @@ class Liveness:
     """Pulses every ``heartbeat_interval_s``.
 
     Args:
-        keep_path: sees that the workers' socket can be found, and says if it could not.
+        keep_path: sees that the workers' socket can be found.
         unread: whether messages are left unread at the moment.
     """
 
@@ -43,7 +39,7 @@ class Liveness:
         workers: Replacer,
         clock: Clock,
         settings: WorkerSettings,
-        keep_path: Callable[[], bool],
+        keep_path: Callable[[], None],
         unread: Callable[[], bool],
     ) -> None:
         self._fleet = fleet
@@ -76,8 +72,7 @@ class Liveness:
         lost_s = max(0.0, passed_s - 2 * self._settings.heartbeat_interval_s)
         if self._unread():
             lost_s = passed_s
-        if self._keep_path():
-            _log.warning("socket_bound_again")
+        self._keep_path()
         for worker in self._fleet:
             self._watch(worker, now, lost_s)
         self._again()

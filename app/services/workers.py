@@ -215,7 +215,7 @@ class Workers:
         unseen = (
             worker.adopted and worker.session.heard_at is None
         )  # it died with an earlier parent
-        self._starts.died(worker, reason, charged=unasked and not alone)
+        self._starts.died(worker, reason, charged=unasked and not alone and not unseen)
         self._rescue.lose(
             worker, str(exit_), counted=not self._stopping, blamed=unasked and not unseen
         )

@@ -52,10 +52,31 @@ def prepare_run_dir(data_dir: Path) -> Path:
     return path
 
 
-def _make_private(path: Path) -> None:
+def restore_run_dir(path: Path) -> bool:
+    """Make the directory again if it was taken away; whether it was. One that is there is left as
+    it is.
+
+    Raises:
+        RunDirUnsafe: when something else stands there, or it cannot be made.
+    """
+    try:
+        missing = not path.is_dir()
+        if missing:
+            path.mkdir(mode=0o700)
+        _check_own(path)
+    except OSError as error:
+        raise RunDirUnsafe(f"{path} cannot be made again: {error.strerror}") from error
+    return missing
+
+
+def _check_own(path: Path) -> None:
     state = path.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
         raise RunDirUnsafe(f"{path} is not a directory of this user; remove it")
+
+
+def _make_private(path: Path) -> None:
+    _check_own(path)
     path.chmod(0o700)
     for stale in path.iterdir():
         if stale.is_dir() and not stale.is_symlink():

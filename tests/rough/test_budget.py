@@ -69,3 +69,14 @@ def test_the_status_tells_of_a_worker_as_it_loads_and_as_it_works(begin: Begin) 
     assert 'mlxq_worker_gates{gate="serving",model="scripted"} 1.0' in told_of
     assert (told["rows"], told["held"], told["loading"]) == (4, 1, None)
     place.ended(job)
+
+
+def test_a_worker_that_was_left_alone_and_went_is_charged_to_nobody(begin: Begin) -> None:
+    place = begin(settings={"worker.orphan_grace_s": 1})
+    place.running(place.submit("[[tokens=100000]]"))
+    place.kill_parent()
+    wait_until(lambda: not place.site.workers(), 10, "the orphan's leaving")
+    place.start()
+    place.ended(place.submit("[[tokens=1]]"))
+    (told,) = place.server.get("/admin/v1/status").json()["restarts"]
+    assert told["deaths"] == 0

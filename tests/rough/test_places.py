@@ -60,6 +60,41 @@ def test_a_socket_that_is_taken_away_or_over_is_bound_again(begin: Begin) -> Non
         replaced(place)
 
 
+def test_a_run_directory_that_is_taken_away_is_made_again(begin: Begin) -> None:
+    place = begin(script=SLOW)
+    job = place.submit(LONG)
+    place.running(job)
+    run_dir = socket_of(place.site).parent
+    shutil.rmtree(run_dir)
+    bound_again(place, 1)
+    assert run_dir.stat().st_mode & 0o777 == 0o700
+    replaced(place)
+    assert place.ended(job)["state"] == "completed"
+
+
+def test_a_place_for_run_directories_that_is_gone_is_told_until_it_is_back(begin: Begin) -> None:
+    place = begin()
+    place.ended(place.submit("[[tokens=1]]"))
+    run_dir = socket_of(place.site).parent
+    root = run_dir.parent
+    away = root.rename(root.with_name(f"{root.name}-away"))
+    place.worker().kill()
+    told = wait_until(lambda: unready(place), 10, "the trouble")
+    assert "no worker can reach this server" in told
+    assert str(root) in told
+    away.rename(root)
+    shutil.rmtree(run_dir)
+    bound_again(place, 1)
+    assert place.ended(place.submit("[[tokens=1]]"))["state"] == "completed"
+    assert place.server.get("/readyz").status_code == 200
+
+
+def unready(place: Place) -> str:
+    """Why the server is not ready; nothing when it is."""
+    answer = place.server.get("/readyz")
+    return "" if answer.status_code == 200 else answer.text
+
+
 def test_whatever_lies_in_the_run_directory_is_cleared_away_at_the_start(begin: Begin) -> None:
     place = begin(script=SLOW)
     run_dir = socket_of(place.site).parent
