@@ -68,7 +68,7 @@ bench-queue: $(INSTALLED)  ## measure the queue, about ten minutes (ARGS="--only
 
 torture: model  ## long fault campaigns: days, all in all
 	@$(BIN)/python -m pytest -m torture --timeout=7200 $(ARGS)
-	@exec $(BIN)/python -m pytest tests/reliability -m "not torture" -n 2 --dist worksteal --large $(ARGS)
+	@exec $(BIN)/python -m pytest tests/reliability -n 2 --dist worksteal --large --timeout=0 $(ARGS)
 
 lock: $(INSTALLED)  ## resolve pyproject.toml into requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
