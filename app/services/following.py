@@ -145,7 +145,7 @@ class JournalFollower:
         self._job = job
         self._channel = channel
         self._live = channel.follow() if channel is not None else None
-        self._next = from_seq
+        self._next = max(from_seq, STARTED_SEQ)  # what is before is known without asking
         self._number = 0
         self._behind = False
         self._ahead: list[FollowedEvent] = []
@@ -169,10 +169,11 @@ class JournalFollower:
         if self._ended:
             return []
         if self._channel is None or self._behind or self._next < self._channel.first_seq:
-            events = await self._page()
+            events = self._passed(await self._page())
+            # Not until a page is empty: where many follow, something has always come meanwhile.
+            self._behind = self._channel is not None and self._next < self._channel.first_seq
             if events or self._channel is None:
-                return self._passed(events)
-            self._behind = False
+                return events
         if self._live is None:
             return []
         events = [event for event in await self._live.take(timeout_s) if self._fresh(event)]

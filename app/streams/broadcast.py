@@ -14,6 +14,9 @@ from app.domain.events import Ended, FollowedEvent
 
 EVENTS_KEPT: Final = 512
 
+TIMER_SLACK_S: Final = 0.002
+"""The event loop counts in milliseconds, and may ring that much early."""
+
 
 class Channel:
     """The events of one job, shown so far.
@@ -62,14 +65,21 @@ class Channel:
 
 
 class Follower:
-    """One reader of a channel. Not shared between tasks."""
+    """One reader of a channel. Not shared between tasks.
 
-    __slots__ = ("_channel", "_next", "_waiter")
+    It waits anew for every event, and most waits end long before their time: so one timer stays set
+    over many of them, and looks when it rings whether the wait of then has lasted.
+    """
+
+    __slots__ = ("_channel", "_due", "_next", "_rings_at", "_timer", "_waiter")
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._next = 0
         self._waiter: asyncio.Future[None] | None = None
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = 0.0
 
     async def take(self, timeout_s: float) -> list[FollowedEvent]:
         """The events since the last call, waiting for one; empty when none came in time.
@@ -103,13 +113,33 @@ class Follower:
         """Stop following; calling it again does nothing."""
         self._channel.forget(self)
         self.wake()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def _wait(self, timeout_s: float) -> None:
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        timer = loop.call_later(timeout_s, self.wake)
+        self._due = loop.time() + timeout_s
+        if self._timer is None or self._rings_at > self._due:
+            self._set_timer(loop)
         try:
             await self._waiter
         finally:
-            timer.cancel()
             self._waiter = None
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rings_at = self._due
+        self._timer = loop.call_at(self._due, self._rang)
+
+    def _rang(self) -> None:
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() + TIMER_SLACK_S >= self._due:
+            self.wake()
+        else:
+            self._set_timer(loop)

@@ -4,6 +4,8 @@ from app.domain.events import Output, Started
 from app.streams.broadcast import Channel
 from shared.messages import Text
 
+STARTED = Started(1, 5, 0)
+
 
 def output(seq: int) -> Output:
     return Output(seq, 0, (Text(str(seq)),), 1)
@@ -64,3 +66,39 @@ async def test_a_slow_follower_does_not_hold_up_a_fast_one() -> None:
         channel.publish(output(seq))
         assert [event.seq for event in await fast.take(0)] == [seq]
     assert len(await slow.take(0)) == 1000
+
+
+async def test_a_wait_lasts_its_own_time_whatever_was_waited_for_before() -> None:
+    channel = Channel()
+    follower = channel.follow()
+    long = asyncio.ensure_future(follower.take(60.0))
+    await asyncio.sleep(0)
+    channel.publish(STARTED)
+    assert await long == [STARTED]
+    async with asyncio.timeout(5):
+        assert await follower.take(0.01) == []
+        assert await follower.take(0.02) == []
+    follower.close()
+
+
+async def test_a_timer_that_rings_for_a_wait_that_is_over_ends_no_later_one() -> None:
+    channel = Channel()
+    follower = channel.follow()
+    short = asyncio.ensure_future(follower.take(0.02))
+    await asyncio.sleep(0)
+    channel.publish(STARTED)
+    assert await short == [STARTED]
+    began = asyncio.get_running_loop().time()
+    assert await follower.take(0.1) == []
+    assert asyncio.get_running_loop().time() - began >= 0.09
+    follower.close()
+
+
+async def test_a_follower_that_is_closed_leaves_no_timer() -> None:
+    channel = Channel()
+    follower = channel.follow()
+    waiting = asyncio.ensure_future(follower.take(60.0))
+    await asyncio.sleep(0)
+    follower.close()
+    assert await waiting == []
+    assert follower._timer is None
