@@ -22,6 +22,7 @@ ScheduleId = NewType("ScheduleId", str)
 
 _RANDOM_BITS: Final = 80
 _RANDOM_BYTES: Final = _RANDOM_BITS // 8
+_VARIANTS: Final = {digit: f"{int(digit, 16) & 3 | 8:x}" for digit in "0123456789abcdef"}
 _REPORT_NAMESPACE: Final = UUID("6f1d3c0e-6d1c-5f0a-9a57-3b9f0a6c2d11").bytes
 
 
@@ -100,7 +101,7 @@ def report_id(kind: str, subject: str) -> ReportId:
     """
     name = f"{kind}:{subject}".encode()
     digest = sha1(_REPORT_NAMESPACE + name, usedforsecurity=False).hexdigest()
-    variant = f"{int(digest[16], 16) & 3 | 8:x}"
     return ReportId(
-        f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
+        f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{_VARIANTS[digest[16]]}{digest[17:20]}"
+        f"-{digest[20:32]}"
     )

@@ -11,8 +11,8 @@ owed a row while it holds none and what it was given is worked off. What it gets
 The dispatcher is the only one who takes from it, so a job is handed out once.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from app.domain.job import JobClass
@@ -38,22 +38,63 @@ def estimate(chars: int, max_tokens: int | None) -> int:
     return max(1, chars // CHARS_PER_TOKEN + completion)
 
 
-@dataclass(slots=True)
 class Held:
-    """Jobs that the model's worker holds, by tenant and class. ``rows_max`` is how many of a
-    tenant there may be; 0 is any number."""
+    """Jobs that the model's worker holds, by tenant and class.
 
-    rows_max: int = 0
-    tenants: dict[str, int] = field(default_factory=dict[str, int])
-    classes: dict[JobClass, int] = field(default_factory=lambda: dict.fromkeys(JobClass, 0))
-    full: set[str] = field(default_factory=set[str])
+    Args:
+        rows_max: how many of a tenant there may be; 0 is any number.
+        running: tells tenant and class of each that is held already. It is asked once somebody
+            wants to know, which in most rounds nobody does: by then it tells of those that were
+            added before, too.
+    """
+
+    __slots__ = ("_classes", "_full", "_running", "_tenants", "rows_max")
+
+    def __init__(
+        self,
+        *,
+        rows_max: int = 0,
+        running: Callable[[], Iterable[tuple[str, JobClass]]] | None = None,
+    ) -> None:
+        self.rows_max = rows_max
+        self._running = running
+        self._tenants: dict[str, int] = {}
+        self._classes: dict[JobClass, int] = {}
+        self._full: set[str] = set()
 
     def add(self, tenant: str, job_class: JobClass) -> None:
         """One more job is held."""
-        count = self.tenants[tenant] = self.tenants.get(tenant, 0) + 1
-        self.classes[job_class] += 1
+        if self._running is None:
+            self._add(tenant, job_class)
+
+    def of_tenant(self, tenant: str) -> int:
+        """How many jobs of this tenant are held."""
+        self._count()
+        return self._tenants.get(tenant, 0)
+
+    def of_class(self, job_class: JobClass) -> int:
+        """How many jobs of this class are held."""
+        self._count()
+        return self._classes.get(job_class, 0)
+
+    @property
+    def full(self) -> set[str]:
+        """Tenants that may have no more rows."""
+        if self.rows_max:
+            self._count()
+        return self._full
+
+    def _count(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            for tenant, job_class in running():
+                self._add(tenant, job_class)
+
+    def _add(self, tenant: str, job_class: JobClass) -> None:
+        count = self._tenants[tenant] = self._tenants.get(tenant, 0) + 1
+        self._classes[job_class] = self._classes.get(job_class, 0) + 1
         if self.rows_max and count >= self.rows_max:
-            self.full.add(tenant)
+            self._full.add(tenant)
 
 
 @dataclass(slots=True)
@@ -102,7 +143,7 @@ class FairQueue:
         if not held.rows_max:
             return shared.size
         counts = shared.counts()
-        room = {tenant: held.rows_max - held.tenants.get(tenant, 0) for tenant in counts}
+        room = {tenant: held.rows_max - held.of_tenant(tenant) for tenant in counts}
         return sum(min(count, max(0, room[tenant])) for tenant, count in counts.items())
 
     def push(self, job: Waiting, now: float) -> None:
@@ -148,7 +189,8 @@ class FairQueue:
         """A job that did not wait here is handed out."""
         self._order = None
         self._classes[job_class].shared.begin(tenant, cost)
-        self._work_off(job_class, cost)
+        if self._in_debt:
+            self._work_off(job_class, cost)
 
     def settle(self, job_class: JobClass, tenant: str, cost: int, served: int) -> None:
         """The attempt of a job that was handed out is over: what was expected is replaced by the
@@ -156,8 +198,9 @@ class FairQueue:
         self._order = None
         own = self._classes[job_class]
         own.shared.settle(tenant, cost, served)
-        own.credit = min(0.0, own.credit + cost - served) if own.credit else 0.0
-        self._work_off(job_class, served - cost)
+        if self._in_debt:
+            own.credit = min(0.0, own.credit + cost - served) if own.credit else 0.0
+            self._work_off(job_class, served - cost)
 
     def starves(self, job_class: JobClass, now: float) -> bool:
         """Whether this class has waited so long that it keeps a row."""
@@ -207,7 +250,7 @@ class FairQueue:
     ) -> Waiting | None:
         """What goes before its turn. The first class that waits has its turn anyway."""
         for own in waiting if reserved else waiting[1:]:
-            if own.kind is JobClass.INTERACTIVE or own.credit < 0 or held.classes[own.kind]:
+            if own.kind is JobClass.INTERACTIVE or own.credit < 0 or held.of_class(own.kind):
                 continue
             if now - own.since >= self._starve_s:
                 job = own.shared.pick(now, held.full)

@@ -11,4 +11,4 @@ def shown(part: Part) -> int:
 
 def numbers(parts: tuple[Part, ...]) -> int:
     """Event numbers that these parts take together."""
-    return sum(map(shown, parts))
+    return len(parts) - [type(part) for part in parts].count(Finish)

@@ -6,8 +6,9 @@ what usage counts, what a resuming attempt must be told, and what a person sees.
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import assert_never
+
+import msgspec
 
 from app.domain.view import ChoiceView, OutputItem
 from shared.messages import (
@@ -28,12 +29,11 @@ class OutOfOrder(Exception):
     job was accepted."""
 
 
-@dataclass(slots=True)
-class _Item:
+class _Item(msgspec.Struct):
     ordinal: int
     kind: ItemKind
     name: str | None
-    pieces: list[str] = field(default_factory=list[str])
+    pieces: list[str] = []
     closed: bool = False
 
     def view(self) -> OutputItem:
@@ -46,14 +46,13 @@ class _Item:
         )
 
 
-@dataclass(slots=True)
-class ChoiceOutput:
+class ChoiceOutput(msgspec.Struct):
     """One choice. ``skipped`` counts tokens known by number only: those of an attached job that an
     earlier parent had in memory."""
 
     skipped: int = 0
-    tokens: list[int] = field(default_factory=list[int])
-    items: list[_Item] = field(default_factory=list[_Item])
+    tokens: list[int] = []
+    items: list[_Item] = []
     finish: Finish | None = None
 
     @property
@@ -107,9 +106,10 @@ class JobOutput:
         output = self.choices.get(choice)
         if output is None:
             output = self.choices[choice] = ChoiceOutput()
-        if index > output.count:
-            raise OutOfOrder(f"tokens {output.count} to {index - 1} of choice {choice} are missing")
-        if index < output.count:
+        count = output.count
+        if index > count:
+            raise OutOfOrder(f"tokens {count} to {index - 1} of choice {choice} are missing")
+        if index < count:
             return False
         output.tokens.extend(tokens)
         for part in parts:
@@ -124,7 +124,10 @@ class JobOutput:
     @property
     def completion_tokens(self) -> int:
         """Tokens of all choices."""
-        return sum(output.count for output in self.choices.values())
+        count = 0
+        for output in self.choices.values():
+            count += output.count
+        return count
 
     @property
     def finish_reason(self) -> str | None:

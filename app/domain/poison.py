@@ -16,6 +16,8 @@ than any before it; before that its prefill is compared.
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from shared.failures import Failure
 
 
@@ -36,8 +38,7 @@ class Limits:
     failed_after: int = 1
 
 
-@dataclass(slots=True)
-class Record:
+class Record(msgspec.Struct):
     """A job's record. Of the current attempt: ``tokens`` that it has delivered, ``prefill`` tokens
     of the prompt that it has computed. ``furthest_prefill`` is that of earlier attempts, ``deaths``
     those held in a row; ``alone`` when the job must run alone, until it gets further."""
@@ -50,7 +51,8 @@ class Record:
 
     def begin_attempt(self) -> None:
         """Another attempt starts."""
-        self.furthest_prefill = max(self.furthest_prefill, self.prefill)
+        if self.prefill > self.furthest_prefill:
+            self.furthest_prefill = self.prefill
         self.tokens = self.prefill = 0
 
     def computed(self, done: int, prompt_tokens: int) -> None:

@@ -6,8 +6,9 @@ ageing_s`` first, an order that time does not change.
 
 from bisect import insort
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from app.domain.job import JobClass
 from shared.ids import JobId
@@ -19,8 +20,7 @@ SLACK: Final = 64
 """Removed jobs that may still take memory, beyond as many as there are others."""
 
 
-@dataclass(slots=True, eq=False)
-class Waiting:
+class Waiting(msgspec.Struct, eq=False):
     """A job that waits. ``cost`` is what it is expected to take, in tokens; ``since`` when its
     waiting began, in monotonic seconds. ``ticket`` and ``removed`` are its tenant's."""
 

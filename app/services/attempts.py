@@ -80,7 +80,7 @@ class Attempts:
         *,
         complete: bool = True,
     ) -> None:
-        ending = self._endings.decide(live, *outcome, complete=complete)
+        ending = self._endings.decide(live, *outcome, complete=complete, now=fold.now)
         fold.worker.let_go(live)
         fold.operation.ended(
             live.new,

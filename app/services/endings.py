@@ -6,6 +6,7 @@ ledger.
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -49,9 +50,16 @@ class Endings:
         )
 
     def decide(
-        self, live: LiveJob, state: JobState, failure: Failure | None, *, complete: bool = True
+        self,
+        live: LiveJob,
+        state: JobState,
+        failure: Failure | None,
+        *,
+        complete: bool = True,
+        now: datetime | None = None,
     ) -> Ending:
-        """The job ends so; its pending state is final from here on."""
+        """The job ends so, ``now`` if no other time is given; its pending state is final from here
+        on."""
         live.state = state
         return Ending(
             job=live.id,
@@ -60,7 +68,7 @@ class Endings:
             finish_reason=live.output.finish_reason if state is JobState.COMPLETED else None,
             failure=failure if state is JobState.FAILED else None,
             usage=live.usage,
-            finalized_at=self._clock.now(),
+            finalized_at=now or self._clock.now(),
             started_at=live.started_at,
             complete=complete,
         )

@@ -56,6 +56,9 @@ JobEvent: TypeAlias = Accepted | Refused | Progress | Delta | Finished | Stopped
 PREMATURE: Final = (Delta, Progress, Finished)
 """What must not be said before ``Accepted``. An attempt may stop and fail without it."""
 
+TOLD: Final = (Delta, Accepted, Progress, Finished)
+"""What can be untrue."""
+
 FRAMES_JOINED_MAX: Final = 64
 """Frames that are written as one: what a failed write costs is bounded, and so is its time."""
 
@@ -104,11 +107,12 @@ class Ingestion:
         if (untrue := _untrue(worker, frame)) is not None:
             self._broken(worker, untrue, None)
             return
-        fold = self._joined(worker, frame.seq)
+        fold, now = self._joined(worker, frame.seq), self._clock.now()
         joins = fold is not None
         if fold is None:
-            fold = Fold(worker, FrameOperation(worker.generation, frame.seq, lazy=True))
+            fold = Fold(worker, FrameOperation(worker.generation, frame.seq, lazy=True), now)
             self._pending[worker.generation].append(fold)
+        fold.now = now
         for event in frame.events:
             self._event(fold, event)
         worker.credited(frame.credit)
@@ -187,8 +191,8 @@ class Ingestion:
         if isinstance(event, Answer):
             self._answer(fold, event)
             return
-        live = _current(fold.worker, event)
-        if live is None:
+        live = fold.worker.held.get(event.job)
+        if live is None or not _is_current(live, event):
             self._stale(fold, event)
             return
         try:
@@ -236,7 +240,7 @@ class Ingestion:
         live.accepted = True
         live.snoozes = 0
         self.on_accepted(live)
-        now = self._clock.now()
+        now = fold.now
         fingerprint = fold.worker.ready.fingerprint if fold.worker.ready else ""
         fold.operation.accepted(
             live.id,
@@ -301,11 +305,8 @@ def _nothing(*_args: object) -> None:
     """Nobody is wired yet."""
 
 
-def _current(worker: Worker, event: JobEvent) -> LiveJob | None:
-    live = worker.held.get(event.job)
-    if live is None or live.attempt != event.attempt or live.state is not JobState.RUNNING:
-        return None
-    return live
+def _is_current(live: LiveJob, event: JobEvent) -> bool:
+    return live.attempt == event.attempt and live.state is JobState.RUNNING
 
 
 def _untrue(worker: Worker, frame: Frame) -> str | None:
@@ -313,15 +314,16 @@ def _untrue(worker: Worker, frame: Frame) -> str | None:
     or its tokens skip some that never came."""
     accepted: set[JobId] = set()
     counts: dict[tuple[JobId, int], int] = {}
+    held = worker.held
     for event in frame.events:
-        if isinstance(event, Answer):
+        if not isinstance(event, TOLD):
             continue
-        live = _current(worker, event)
-        if live is None or not live.journaled:
+        live = held.get(event.job)
+        if live is None or not live.journaled or not _is_current(live, event):
             continue
         if isinstance(event, Accepted):
             accepted.add(event.job)
-        elif not live.accepted and isinstance(event, PREMATURE) and event.job not in accepted:
+        elif not live.accepted and event.job not in accepted:
             return f"{event.job} was never accepted"
         elif isinstance(event, Delta):
             key = (event.job, event.choice)

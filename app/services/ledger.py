@@ -6,9 +6,10 @@ followers see moves after the commit. The store checks every pending value again
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from app.domain.events import FollowedEvent
 from app.domain.job import Durability, JobState, NewJob, StopReason, Usage
@@ -22,14 +23,15 @@ WAITING_BYTES_KEPT: Final = 64 * 1024 * 1024
 """Up to here durable jobs that wait keep their requests in memory, though they are on disk."""
 
 
-@dataclass(slots=True, eq=False)
-class LiveJob:
+class LiveJob(msgspec.Struct, eq=False):
     """One open job.
 
-    Of the job: ``inserted`` says that its row is committed; ``request`` is None when it is only on
-    disk, or gone (attached, of an earlier parent); ``loaded`` is False when ``output`` and the
-    numbers must be read from the journal before the next attempt. ``shown_start`` says that
-    followers saw ``Started``; ``held_back`` is output that must not be shown before it.
+    Of the job: ``id``, ``attached`` (it lives only as long as its connection and this parent) and
+    ``journaled`` (its output is on disk before it is shown) follow from ``new``. ``inserted`` says
+    that its row is committed; ``request`` is None when it is only on disk, or gone (attached, of an
+    earlier parent); ``loaded`` is False when ``output`` and the numbers must be read from the
+    journal before the next attempt. ``shown_start`` says that followers saw ``Started``;
+    ``held_back`` is output that must not be shown before it.
 
     Of the current attempt: ``claimed``, ``stop_command`` and ``preempt_command`` are set once the
     claim, the cancel, the pre-emption are committed, ``preempting`` when the last is asked for,
@@ -47,7 +49,6 @@ class LiveJob:
 
     new: NewJob
     request: JobRequest | None
-    id: JobId = field(init=False)
     request_bytes: int = 0
     state: JobState = JobState.AVAILABLE
     inserted: bool = False
@@ -56,7 +57,7 @@ class LiveJob:
     losses: int = 0
     preemptions: int = 0
     snoozes: int = 0
-    record: Record = field(default_factory=Record)
+    record: Record = msgspec.field(default_factory=Record)
     awaits: frozenset[JobId] = frozenset()
     due: bool = False
     followed: bool = True
@@ -69,13 +70,13 @@ class LiveJob:
     reasoning_tokens: int = 0
     prompt_digest: str | None = None
     fingerprint: str | None = None
-    output: JobOutput = field(default_factory=JobOutput)
+    output: JobOutput = msgspec.field(default_factory=JobOutput)
     loaded: bool = True
     next_seq: int = 1
     next_chunk: int = 0
     shown_start: bool = False
-    held_back: list[FollowedEvent] = field(default_factory=list[FollowedEvent])
-    channel: Channel = field(default_factory=Channel)
+    held_back: list[FollowedEvent] = []
+    channel: Channel = msgspec.field(default_factory=Channel)
 
     attempt: int = 0
     generation: GenerationId | None = None
@@ -90,18 +91,14 @@ class LiveJob:
     attempt_prompt: int = 0
     timed_out: bool = False
 
+    id: JobId = JobId("")
+    attached: bool = False
+    journaled: bool = False
+
     def __post_init__(self) -> None:
         self.id = self.new.id
-
-    @property
-    def journaled(self) -> bool:
-        """Whether its output is on disk before it is shown."""
-        return self.new.durability is not Durability.ATTACHED
-
-    @property
-    def attached(self) -> bool:
-        """Whether it lives only as long as its connection and this parent."""
-        return self.new.durability is Durability.ATTACHED
+        self.attached = self.new.durability is Durability.ATTACHED
+        self.journaled = not self.attached
 
     @property
     def usage(self) -> Usage:

@@ -69,10 +69,11 @@ class Queues:
 
     def held(self, worker: Worker) -> Held:
         """What the worker holds, by tenant and class."""
-        held = Held(rows_max=self._settings.tenant_rows_max)
-        for live in worker.held.values():
-            held.add(live.new.tenant, live.new.job_class)
-        return held
+        lives = worker.held.values()
+        return Held(
+            rows_max=self._settings.tenant_rows_max,
+            running=lambda: [(live.new.tenant, live.new.job_class) for live in lives],
+        )
 
     def take(self, worker: Worker, held: Held) -> LiveJob | None:
         """The job to claim next for this worker; None when there is none, or no room for it. The

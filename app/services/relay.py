@@ -214,13 +214,14 @@ class Relay:
         future.add_done_callback(partial(self._recorded, claims))
 
     def _recorded(self, claims: Sequence["_Claimed"], future: OutcomeFuture) -> None:
-        claims = [claimed for claimed in claims if _still(*claimed)]
         stored = not future.cancelled() and future.exception() is None
         if stored and isinstance(future.result(), Committed):
             for live, claim in claims:
                 if _still(live, claim):
                     self._claimed_now(live)
-        elif len(claims) > 1:  # one of them could not go: each for itself
+            return
+        claims = [claimed for claimed in claims if _still(*claimed)]
+        if len(claims) > 1:  # one of them could not go: each for itself
             for claimed in claims:
                 self._record([claimed])
         else:

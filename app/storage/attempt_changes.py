@@ -5,9 +5,10 @@ for all of that: SQLite pays for a row that changes, its CHECKs and its triggers
 changes. There is one fixed text for each company in which changes come.
 """
 
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Literal
+
+import msgspec
 
 from app.storage.endings import (
     DROP_COMMANDS,
@@ -72,19 +73,18 @@ _MORE_TOKENS: Final = Statement(
 )
 
 
-@dataclass(slots=True, eq=False)
-class AttemptChange:
+class AttemptChange(msgspec.Struct, eq=False):
     """Gathers what happens to one attempt. ``values`` are the parameters of both statements."""
 
     job: JobId
     values: dict[str, Value]
     accepted: bool = False
     done: int = 0
-    counts: dict[int, int] = field(default_factory=dict[int, int])
+    counts: dict[int, int] = {}
     journaled: bool = False
     command: CommandId | None = None
     over: Literal["end", "give_back"] | None = None
-    followed: list[Step] = field(default_factory=list[Step])
+    followed: list[Step] = []
 
     def events(self, first: int, following: int) -> None:
         """Journal rows show events ``first`` to ``following`` - 1; those of one frame join."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final, Self, TypeAlias
 
 import msgspec
@@ -204,7 +204,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self
 
     def __post_init__(self) -> None:
-        ranks = [step.statement.rank for step in self.steps]
+        ranks = list(map(_RANK, self.steps))
         if ranks != sorted(ranks):
             raise ValueError(f"steps of {self.name} are not in commit order")
 
@@ -225,14 +225,12 @@ class Void:
     subject: str
 
 
+_RANK: Final[Callable[[Step], Rank]] = attrgetter("statement.rank")
+
 Outcome: TypeAlias = Committed | Void
 COMMITTED = Committed()
 
 
 def in_commit_order(steps: list[Step]) -> tuple[Step, ...]:
     """The steps by rank; those of one rank stay as they were added."""
-    return tuple(sorted(steps, key=_rank))
-
-
-def _rank(step: Step) -> int:
-    return step.statement.rank
+    return tuple(sorted(steps, key=_RANK))
