@@ -113,7 +113,6 @@ class _Assembly:
             self.tasks,
             epoch,
             store,
-            past.last_command + 1,
         )
         self.endings = Endings(self.ledger, self.fleet, writer, clock)
         self.returns = Returns(

@@ -56,7 +56,6 @@ class Attempts:
 
     def refused(self, fold: Fold, live: LiveJob, event: Refused) -> None:
         """The worker did not start it."""
-        fold.operation.answered(event.command)
         if event.kind == "never" or live.stop is not None:
             self._end(fold, live, refused(event.failure, live.stop), "refused")
         else:
@@ -80,6 +79,7 @@ class Attempts:
         *,
         complete: bool = True,
     ) -> None:
+        commanded = live.stop is not None or live.preempting
         ending = self._endings.decide(live, *outcome, complete=complete, now=fold.now)
         fold.worker.let_go(live)
         fold.operation.ended(
@@ -88,6 +88,7 @@ class Attempts:
             stop_reason=live.stop,
             outcome=attempt,
             followed=live.followed,
+            commanded=commanded,
         )
         fold.endings.append((live, ending))
         fold.operation.lazy = False

@@ -43,7 +43,6 @@ from app.storage.errors import PayloadDamaged
 from app.storage.jobs import adopt_stored_jobs, request_stop
 from app.storage.operations import NewReceipt
 from app.storage.reading import (
-    highest_command,
     highest_id,
     load_commands,
     load_delivered,
@@ -57,7 +56,7 @@ from app.storage.receipts import write_receipts
 from app.storage.rows import AttemptRow, CommandRow, GenerationRow, JobRow
 from app.streams.broadcast import Channel
 from app.supervision.process import Exit
-from shared.ids import CommandId, GenerationId
+from shared.ids import GenerationId
 
 ADOPT_TIMEOUT_S = 10.0
 """How long a worker of an earlier parent may take to come back."""
@@ -70,13 +69,12 @@ _log = structlog.get_logger("boot")
 class Past(msgspec.Struct, frozen=True):
     """What a new parent must not use again."""
 
-    last_command: CommandId
     last_id_body: str | None
 
 
 async def past_of(database: Database) -> Past:
     """Where counting continues."""
-    return Past(await highest_command(database.readers), await highest_id(database.readers))
+    return Past(await highest_id(database.readers))
 
 
 class Boot:
@@ -244,16 +242,14 @@ class Boot:
         self, live: LiveJob, attempt: AttemptRow, worker: Worker, commands: list[CommandRow]
     ) -> None:
         live.generation, live.claimed, live.sent = worker.generation, True, True
-        live.accepted = attempt.accepted_at is not None
+        live.accepted, live.run_command = attempt.accepted_at is not None, attempt.command
         live.record.begin_attempt()
         live.record.computed(attempt.prefill_tokens, live.prompt_tokens)
         live.record.tokens = attempt.delivered_tokens
         self._queues.begin(live)
         worker.held[live.id] = live
         for command in commands:
-            if command.job == live.id and command.kind == "run_job":
-                live.run_command = command.id
-            elif command.job == live.id and command.kind == "cancel":
+            if command.job == live.id and command.kind == "cancel":
                 self._cancellation.adopt(live, command.id)
             elif command.job == live.id and command.kind == "preempt":
                 live.preempting, live.preempt_command = True, command.id

@@ -235,7 +235,6 @@ class Ingestion:
     def _accepted(self, fold: Fold, live: LiveJob, event: Accepted) -> None:
         fold.operation.lazy = False
         if live.accepted:  # a repeated command has one more answer
-            fold.operation.answered(event.command)
             return
         live.accepted = True
         live.snoozes = 0
@@ -251,7 +250,6 @@ class Ingestion:
             digest=event.digest,
             fingerprint=fingerprint,
             replayed_tokens=live.output.completion_tokens,
-            command=event.command,
         )
         if live.started_at is not None:
             return

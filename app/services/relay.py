@@ -40,14 +40,15 @@ _log = structlog.get_logger("relay")
 CLAIMS_TOGETHER_MAX: Final = 128
 """Claims that are written as one operation."""
 
+COMMANDS_A_START: Final = 1 << 40
+"""Command numbers that one start may use: those of the next are higher without a look at the
+store."""
+
 INTERNAL = Failure(code="internal_error", message="The job could not be handed to a worker.")
 
 
 class Relay:
     """The way from the queues to a worker.
-
-    Args:
-        first_command: the lowest command number this parent may use.
 
     ``on_demand`` is called with a model that jobs wait for and no worker serves; ``on_unsendable``
     with a claimed job that cannot be sent, and why (None: a stop came first); ``on_sent`` after
@@ -65,7 +66,6 @@ class Relay:
         tasks: Tasks,
         epoch: int,
         store: StoreId,
-        first_command: int,
     ) -> None:
         self._fleet = fleet
         self._queues = queues
@@ -75,7 +75,7 @@ class Relay:
         self._tasks = tasks
         self._epoch = epoch
         self._store = store
-        self._commands = count(first_command)
+        self._commands = count(first_command(epoch))
         self.on_demand: Callable[[str], None] = _nothing
         self.on_unsendable: Callable[[LiveJob, Failure | None], None] = _nothing
         self.on_sent: Callable[[Worker, LiveJob], None] = _nothing
@@ -278,6 +278,11 @@ class Relay:
             fingerprint=live.fingerprint,
             class_rank=live.new.job_class.rank,
         )
+
+
+def first_command(epoch: int) -> int:
+    """The lowest command number that the parent of this epoch may use."""
+    return epoch * COMMANDS_A_START + 1
 
 
 _Claimed: TypeAlias = tuple[LiveJob, Claim]

@@ -22,7 +22,7 @@ from app.storage.endings import (
     RUNNING_WHERE,
 )
 from app.storage.operations import Params, Rank, Statement, Step, Value
-from shared.ids import CommandId, JobId
+from shared.ids import JobId
 
 AttemptPart = Literal["accept", "progress", "tokens", "end"]
 JobPart = Literal["accept", "events", "end", "give_back"]
@@ -74,7 +74,8 @@ _MORE_TOKENS: Final = Statement(
 
 
 class AttemptChange(msgspec.Struct, eq=False):
-    """Gathers what happens to one attempt. ``values`` are the parameters of both statements."""
+    """Gathers what happens to one attempt. ``values`` are the parameters of both statements;
+    ``commanded`` unless it is known that no command about it is left when it is over."""
 
     job: JobId
     values: dict[str, Value]
@@ -82,7 +83,7 @@ class AttemptChange(msgspec.Struct, eq=False):
     done: int = 0
     counts: dict[int, int] = {}
     journaled: bool = False
-    command: CommandId | None = None
+    commanded: bool = True
     over: Literal["end", "give_back"] | None = None
     followed: list[Step] = []
 
@@ -99,7 +100,9 @@ class AttemptChange(msgspec.Struct, eq=False):
         """Both rows' statements, and what goes with the attempt's end."""
         steps = [*self._more_tokens(), *self._attempt(), *self._job()]
         if self.over is not None:
-            steps += (*self.followed, Step(DROP_COMMANDS, self.values, self.job))
+            steps += self.followed
+            if self.commanded:
+                steps.append(Step(DROP_COMMANDS, self.values, self.job))
         return steps
 
     def _more_tokens(self) -> list[Step]:

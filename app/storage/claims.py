@@ -1,4 +1,8 @@
-"""Steps that tie a job to a generation: the attempt's row and the command that starts it."""
+"""The step that ties a job to a generation: the attempt's row.
+
+It is also the outbox entry of the command that starts it: ``command`` is that ``RunJob``'s number,
+and it is unanswered until the attempt is accepted or over.
+"""
 
 from typing import Final
 
@@ -13,19 +17,10 @@ _ADMITS: Final = "EXISTS (SELECT 1 FROM generation WHERE id = :generation AND ga
 INSERT_ATTEMPT: Final = Statement(
     "attempt.insert",
     Rank.ATTEMPT_INSERT,
-    insert_where("attempt", ("job", "number", "generation", "claimed_at"), _ADMITS),
+    insert_where("attempt", ("job", "number", "generation", "claimed_at", "command"), _ADMITS),
     together=True,
 )
 """Void when the generation takes no jobs any more."""
-
-INSERT_COMMAND: Final = Statement(
-    "command.insert",
-    Rank.COMMAND_INSERT,
-    insert_where(
-        "command", ("id", "generation", "job", "attempt", "kind", "created_at", "params"), _ADMITS
-    ),
-    together=True,
-)
 
 
 def claim_params(claim: Claim, command: CommandId | None, at: int) -> Params:
@@ -36,17 +31,10 @@ def claim_params(claim: Claim, command: CommandId | None, at: int) -> Params:
         "number": claim.attempt,
         "generation": claim.generation,
         "claimed_at": at,
-        "id": command,
-        "kind": "run_job",
-        "created_at": at,
-        "params": b"",
+        "command": command,
     }
 
 
-def claim_steps(claim: Params, job: JobId) -> list[Step]:
-    """The attempt's row and, unless the worker is told otherwise, its ``RunJob`` command. Such a
-    command has no body: it is built from the job at every send."""
-    steps = [Step(INSERT_ATTEMPT, claim, job)]
-    if claim["id"] is not None:
-        steps.append(Step(INSERT_COMMAND, claim, job))
-    return steps
+def claim_step(claim: Params, job: JobId) -> Step:
+    """The attempt's row. What ``RunJob`` holds is built from the job at every send."""
+    return Step(INSERT_ATTEMPT, claim, job)

@@ -146,11 +146,19 @@ async def load_events(readers: Readers, events: Collection[str]) -> dict[str, Ev
     return {row["id"]: _event_from(row) for row in rows}
 
 
-async def load_place(readers: Readers, report_id: str, revision: int) -> int | None:
-    """Where this report stands in the feed; None when it is not kept."""
+async def load_place(readers: Readers, event: str, report: str, revision: int) -> int | None:
+    """Where the report of this event stands in the feed; None when it is not kept.
+
+    Events that were written down for an endpoint tell. For another the feed is gone through, since
+    reports have no index by id: each would change a page of its own in it.
+    """
+    params: Params = {"event": event, "id": report, "revision": revision}
+    seq = await readers.value("SELECT seq FROM webhook_event WHERE id = :event", params)
+    if seq is not None:
+        kept = "SELECT seq FROM report WHERE seq = :seq AND id = :id AND revision = :revision"
+        return await readers.value(kept, {**params, "seq": seq})
     return await readers.value(
-        "SELECT seq FROM report WHERE id = :id AND revision = :revision",
-        {"id": report_id, "revision": revision},
+        "SELECT seq FROM report WHERE id = :id AND revision = :revision", params
     )
 
 

@@ -162,12 +162,11 @@ class FrameOperation:
         digest: str,
         fingerprint: str,
         replayed_tokens: int = 0,
-        command: CommandId | None = None,
     ) -> None:
         """The worker has a row for the attempt and counted its prompt; with that it has answered
-        ``command``."""
+        its ``RunJob``."""
         change = self._change(job, attempt)
-        change.accepted, change.command = True, command
+        change.accepted = True
         change.values |= {
             "accepted_at": micros(now),
             "attempt_prompt": prompt_tokens,
@@ -209,12 +208,14 @@ class FrameOperation:
         outcome: AttemptOutcome | None = None,
         attempt_reasoning: int = 0,
         followed: bool = True,
+        commanded: bool = True,
     ) -> None:
         """The job ends with this frame. ``stop_reason`` is what the decision was based on: if the
         row has another by now, the frame is void at ``job.end`` and must be decided again.
-        ``followed`` unless it is known that no job waits for this one."""
+        ``followed`` unless it is known that no job waits for this one, ``commanded`` unless it is
+        that nothing more was asked of its worker about it."""
         change = self._change(ending.job, ending.attempt)
-        change.over = "end"
+        change.over, change.commanded = "end", commanded
         change.values |= running_end_params(
             ending, stop_reason, outcome or outcome_of(ending), attempt_reasoning
         )
@@ -241,7 +242,7 @@ class FrameOperation:
         """The operation. Call it last."""
         steps = [step for change in self._changes.values() for step in change.steps()]
         steps += self._chunks
-        steps += [self._step(_ANSWERED, {"id": command}) for command in self._unanswered()]
+        steps += [self._step(_ANSWERED, {"id": command}) for command in self._answers]
         cursor = {"generation": self._generation, "before": self._before, "seq": self._last}
         steps.append(self._step(_CURSOR, {**cursor, **self._totals}))
         jobs = dict.fromkeys(job for job, _ in self._changes)
@@ -254,14 +255,6 @@ class FrameOperation:
             receipts=tuple(self._receipts),
             lazy=self.lazy,
         )
-
-    def _unanswered(self) -> list[CommandId]:
-        """Commands whose rows are still to go: the end of an attempt takes all that are about it
-        with it."""
-        for change in self._changes.values():
-            if change.command is not None and change.over is None:
-                self._answers[change.command] = None
-        return list(self._answers)
 
     def _step(self, statement: Statement, params: Params) -> Step:
         return Step(statement, params, self._generation)

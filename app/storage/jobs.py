@@ -12,7 +12,7 @@ import msgspec
 
 from app.domain.draft import DueJob
 from app.domain.job import Claim, Ending, JobState, NewJob, StopReason
-from app.storage.claims import claim_params, claim_steps
+from app.storage.claims import claim_params, claim_step
 from app.storage.dependencies import OPEN, dependency_steps, predecessor_end_steps
 from app.storage.encoding import checksum, micros, millis, seed_to_row
 from app.storage.endings import (
@@ -144,7 +144,7 @@ def insert_job(
         subjects = (*subjects, due.schedule)
     steps += dependency_steps(new)
     if claim is not None:
-        steps += claim_steps(claim_params(claim, command, micros(claim.claimed_at)), new.id)
+        steps.append(claim_step(claim_params(claim, command, micros(claim.claimed_at)), new.id))
     return Operation(
         name="insert_job",
         subjects=subjects,
@@ -196,8 +196,7 @@ def claim_jobs(claims: Sequence[tuple[Claim, CommandId | None]]) -> Operation:
         if claim.claimed_at is not moment:  # claims of one look at the queue share theirs
             moment, at = claim.claimed_at, micros(claim.claimed_at)
         params = claim_params(claim, command, at)
-        steps.append(Step(_CLAIM, params, claim.job))
-        steps += claim_steps(params, claim.job)
+        steps += (Step(_CLAIM, params, claim.job), claim_step(params, claim.job))
     return Operation(
         name="claim_jobs",
         subjects=tuple(claim.job for claim, _ in claims),

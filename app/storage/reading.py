@@ -24,7 +24,7 @@ from app.storage.rows import (
     report_from,
 )
 from app.storage.sql import json_list
-from shared.ids import CommandId, GenerationId, JobId, id_body
+from shared.ids import GenerationId, JobId, id_body
 
 _REQUEST: Final = "SELECT request, request_checksum FROM job WHERE id = :job"
 _DELIVERED: Final = """
@@ -156,7 +156,7 @@ async def load_missing_receipts(readers: Readers) -> list[GenerationId]:
 
 
 async def load_commands(readers: Readers, generation_id: GenerationId) -> list[CommandRow]:
-    """Commands that this worker has not answered, in the order they are sent in."""
+    """Commands that this worker has not answered, ``RunJob`` apart, as they are to be sent."""
     rows = await readers.rows(
         "SELECT * FROM command WHERE generation = :generation ORDER BY id",
         {"generation": generation_id},
@@ -195,12 +195,6 @@ async def load_reports(readers: Readers, *, after: int = 0, limit: int = 100) ->
         {"after": after, "limit": limit},
     )
     return [report_from(row) for row in rows]
-
-
-async def highest_command(readers: Readers) -> CommandId:
-    """The highest number that a command ever had, answered ones included; 0 at first."""
-    highest = await readers.value("SELECT seq FROM sqlite_sequence WHERE name = 'command'")
-    return CommandId(highest or 0)
 
 
 async def highest_id(readers: Readers) -> str | None:

@@ -54,7 +54,9 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One try at a job. ``choice_counts`` are the completion tokens delivered per choice."""
+    """One try at a job. ``choice_counts`` are the completion tokens delivered per choice,
+    ``command`` is the number of its ``RunJob``: unanswered until the attempt is accepted or over.
+    """
 
     job: JobId
     number: int
@@ -71,6 +73,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     choice_counts: dict[int, int]
     outcome: str | None
     failure: Failure | None
+    command: CommandId | None
 
 
 class GenerationRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +177,7 @@ def attempt_from(row: Row) -> AttemptRow:
         choice_counts=choice_counts_from(row["choice_counts"]),
         outcome=row["outcome"],
         failure=failure_from_row(row["failure"]),
+        command=row["command"],
     )
 
 

@@ -151,15 +151,6 @@ job: Final = Table(
     sqlite_strict=True,
 )
 
-Index(
-    "job_claim",
-    job.c.model,
-    job.c.class_rank,
-    job.c.priority.desc(),
-    job.c.available_at,
-    job.c.id,
-    sqlite_where=job.c.state == "available",
-)
 Index("job_due", job.c.scheduled_at, sqlite_where=job.c.state.in_(["scheduled", "retryable"]))
 Index("job_deadline", job.c.deadline_at, sqlite_where=job.c.finalized_at.is_(None))
 # What retention deletes: by the setting, and by the job's own time.
@@ -189,6 +180,7 @@ attempt: Final = Table(
     text("choice_counts", default="{}"),
     text("outcome", null=True),
     text("failure", null=True),
+    number("command", null=True),
     PrimaryKeyConstraint("job", "number"),
     CheckConstraint("number >= 1", "number_range"),
     CheckConstraint(f"outcome IS NULL OR {one_of('outcome', OUTCOMES)}", "outcome_known"),
@@ -270,6 +262,7 @@ generation: Final = Table(
 )
 Index("generation_open", generation.c.id, sqlite_where=generation.c.state != "gone")
 
+# What workers are asked beside running a job; that command's number stands in its attempt.
 # AUTOINCREMENT: a number is never used twice, also after the row is gone.
 command: Final = Table(
     "command",
@@ -289,12 +282,14 @@ command: Final = Table(
 Index("command_generation", command.c.generation, command.c.id)
 Index("command_job", command.c.job, command.c.attempt)
 
+# Clustered by place in the feed. An id follows from subject and kind, and looks like chance: as a
+# key, each report would change a page of its own.
 report: Final = Table(
     "report",
     metadata,
     text("id"),
     number("revision"),
-    number("seq"),
+    Column("seq", Integer, primary_key=True),
     text("kind"),
     text("subject"),
     count("tombstone"),
@@ -305,8 +300,7 @@ report: Final = Table(
     number("created_at"),
     number("checksum"),
     blob("payload"),
-    PrimaryKeyConstraint("id", "revision"),
-    UniqueConstraint("seq"),
+    UniqueConstraint("subject", "kind", "revision", name="report_once"),
     CheckConstraint(one_of("kind", KINDS), "kind_known"),
     CheckConstraint("revision = 1 OR (kind = 'generation' AND revision > 1)", "revision_once"),
     CheckConstraint("tombstone = 0 OR kind = 'generation'", "tombstone_range"),

@@ -156,7 +156,6 @@ CREATE TABLE job (
     CONSTRAINT job_kept_is_padded CHECK (keep_ms IS NULL OR request IS NULL OR pad IS NOT NULL)
 )
  STRICT;
-CREATE INDEX job_claim ON job (model, class_rank, priority DESC, available_at, id) WHERE state = 'available';
 CREATE INDEX job_deadline ON job (deadline_at) WHERE finalized_at IS NULL;
 CREATE INDEX job_due ON job (scheduled_at) WHERE state IN ('scheduled', 'retryable');
 CREATE INDEX job_finalized ON job (finalized_at) WHERE finalized_at IS NOT NULL AND keep_until IS NULL;
@@ -183,8 +182,8 @@ CREATE TABLE report (
     created_at INTEGER NOT NULL,
     checksum INTEGER NOT NULL,
     payload BLOB NOT NULL,
-    CONSTRAINT report_key PRIMARY KEY (id, revision),
-    CONSTRAINT report_seq_unique UNIQUE (seq),
+    CONSTRAINT report_key PRIMARY KEY (seq),
+    CONSTRAINT report_once UNIQUE (subject, kind, revision),
     CONSTRAINT report_kind_known CHECK ((kind = 'job' OR kind = 'generation' OR kind = 'drain')),
     CONSTRAINT report_revision_once CHECK (revision = 1 OR (kind = 'generation' AND revision > 1)),
     CONSTRAINT report_tombstone_range CHECK (tombstone = 0 OR kind = 'generation'),
@@ -269,6 +268,7 @@ CREATE TABLE attempt (
     choice_counts TEXT DEFAULT '{}' NOT NULL,
     outcome TEXT,
     failure TEXT,
+    command INTEGER,
     CONSTRAINT attempt_key PRIMARY KEY (job, number),
     CONSTRAINT attempt_number_range CHECK (number >= 1),
     CONSTRAINT attempt_outcome_known CHECK (outcome IS NULL OR (outcome = 'finished' OR outcome = 'stopped' OR outcome = 'preempted' OR outcome = 'failed' OR outcome = 'refused' OR outcome = 'lost')),

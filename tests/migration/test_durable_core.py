@@ -63,7 +63,7 @@ def old(path: Path) -> Generator[sqlite3.Connection]:
 
 
 def content(driver: sqlite3.Connection) -> dict[str, list[dict[str, Any]]]:
-    """Every row of the first schema's tables."""
+    """Every row of the first schema's tables, as they first had columns."""
     driver.row_factory = sqlite3.Row
     rows = {
         table: [dict(row) for row in driver.execute(f"SELECT * FROM {table} ORDER BY 1")]
@@ -83,12 +83,17 @@ def test_rows_of_every_table_survive_and_lie_in_a_backup_too(
     added = {"attempt_timeout_ms", "keep_ms", "keep_until", "pad"}
     for row in (*after["job"], *after["chunk"]):
         assert [row.pop(name) for name in added & row.keys()].count(None) in (4, 1)
+    commands = {(row["job"], row["number"]): row.pop("command") for row in after["attempt"]}
+    assert commands == {("job_1", 1): None, ("job_2", 1): 7}
+    assert (after.pop("command"), len(before.pop("command"))) == ([], 1)
     for row in after["feed"]:  # the next step counts on
         assert (row.pop("pruned"), row.pop("bytes")) == (0, 2)
     assert after == before
     assert backup is not None
     copy = sqlite3.connect(backup)
-    assert content(copy) == before
+    kept = content(copy)
+    assert [row["id"] for row in kept.pop("command")] == [7]
+    assert kept == before
     assert copy.execute("PRAGMA user_version").fetchone() == (1,)
     copy.close()
 
@@ -131,3 +136,17 @@ def test_the_step_back_keeps_what_the_old_schema_can_hold(
     schema.downgrade(old, "0001")
     assert content(old) == before
     assert schema.pending(old)
+
+
+def test_the_step_back_gives_a_command_that_was_not_answered_its_row_again(
+    old: sqlite3.Connection, path: Path
+) -> None:
+    schema.migrate(old, path, NOW)
+    high = 3 << 40
+    old.execute("UPDATE attempt SET command = ? WHERE job = 'job_2'", (high,))
+    schema.downgrade(old, "0006")
+    rows = old.execute("SELECT id, generation, job, attempt, kind FROM command").fetchall()
+    assert rows == [(high, "gen_1", "job_2", 1, "run_job")]
+    assert old.execute("SELECT seq FROM sqlite_sequence WHERE name = 'command'").fetchone() == (
+        high,
+    )

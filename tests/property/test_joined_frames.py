@@ -18,7 +18,6 @@ from app.storage.database import DATABASE_NAME
 from app.storage.endings import GiveBack
 from app.storage.frames import FrameOperation, NewChunk
 from app.storage.operations import Committed
-from shared.ids import CommandId
 from tests.integration.storage.making import (
     GENERATION,
     NOW,
@@ -57,7 +56,6 @@ class Told:
                 cached_tokens=2,
                 digest="digest",
                 fingerprint="print",
-                command=CommandId(self.number),
             )
 
         return event

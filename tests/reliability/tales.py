@@ -150,7 +150,6 @@ def _runs(job: Job, chance: random.Random) -> Tale:
     attempt, first = job.attempt, not job.started
 
     def accepted(frame: FrameOperation) -> None:
-        frame.answered(_command(job, attempt))
         frame.accepted(
             job_id(job.number),
             attempt,

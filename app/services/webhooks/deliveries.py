@@ -76,7 +76,7 @@ class Deliveries:
 
     async def _place(self, event: str) -> int:
         report = report_of(event)
-        place = None if report is None else await load_place(self._readers, *report)
+        place = None if report is None else await load_place(self._readers, event, *report)
         if place is None:
             raise EventNotFound
         return place

@@ -1,4 +1,7 @@
-"""The outbox towards workers: every command can still be answered, and means something."""
+"""The outbox towards workers: every command can still be answered, and means something.
+
+``RunJob`` stands in its attempt, all others among the commands.
+"""
 
 import sqlite3
 from typing import Final
@@ -24,6 +27,16 @@ _OUTBOX: Final = (
         "has {} times {} for attempt {}",
         "SELECT job, count(*), kind, attempt FROM command WHERE job IS NOT NULL"
         " GROUP BY job, attempt, kind HAVING count(*) > 1",
+    ),
+    Rule(
+        "waits in attempt {} for a command that nobody can send",
+        "SELECT job, number FROM attempt"
+        " WHERE outcome IS NULL AND accepted_at IS NULL AND command IS NULL",
+    ),
+    Rule(
+        "is also the one of attempt {} of {}",
+        "SELECT 'command ' || command.id, number, attempt.job"
+        " FROM attempt JOIN command ON command.id = attempt.command",
     ),
 )
 

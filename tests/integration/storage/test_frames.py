@@ -38,7 +38,6 @@ COMMITTED = Committed()
 def accepted(seq: int, number: int = 1, attempt: int = 1, prompt: int = 7) -> FrameOperation:
     """A frame that accepts the n-th job."""
     frame = FrameOperation(GENERATION, seq)
-    frame.answered(CommandId(number))
     frame.accepted(
         job_id(number),
         attempt,

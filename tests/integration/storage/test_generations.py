@@ -22,6 +22,7 @@ from app.storage.reading import (
     load_generation,
     load_generations,
     load_job,
+    load_open_attempts,
     load_reports,
 )
 from shared.failures import Failure
@@ -95,7 +96,7 @@ async def test_a_generation_is_not_over_while_a_job_of_it_is_undecided(
         else generation_gone(GENERATION, NOW, None, 9, "killed")
     )
     assert await database.writer.submit(operation) == Void(f"generation.{over}", GENERATION)
-    assert len(await load_commands(database.readers, GENERATION)) == 1
+    assert len(await load_open_attempts(database.readers, GENERATION)) == 1
 
 
 async def test_a_loss_decided_before_a_stop_is_void_and_decided_again(database: Database) -> None:

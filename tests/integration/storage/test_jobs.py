@@ -21,7 +21,6 @@ from app.storage.jobs import (
 )
 from app.storage.operations import Committed, Void
 from app.storage.reading import (
-    highest_command,
     highest_id,
     load_attempts,
     load_commands,
@@ -107,9 +106,7 @@ async def test_a_claim_rides_in_the_commit_of_the_insert(database: Database) -> 
     assert row is not None
     assert (row.state, row.attempt, row.claimed_at) == (JobState.RUNNING, 1, NOW)
     (held,) = await load_open_attempts(database.readers, GENERATION)
-    assert (held.job, held.number) == (job_id(1), 1)
-    (command,) = await load_commands(database.readers, GENERATION)
-    assert (command.id, command.kind, command.params) == (1, "run_job", b"")
+    assert (held.job, held.number, held.command) == (job_id(1), 1, 1)
 
 
 async def test_a_job_claimed_for_a_lost_worker_is_not_inserted(database: Database) -> None:
@@ -196,7 +193,7 @@ async def test_the_first_stop_reason_stays(database: Database) -> None:
     assert row is not None
     assert (row.stop_reason, row.stop_requested_at) == (StopReason.CANCEL, NOW)
     kinds = [command.kind for command in await load_commands(database.readers, GENERATION)]
-    assert kinds == ["run_job", "cancel"]
+    assert kinds == ["cancel"]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +213,7 @@ async def test_no_cancel_is_written_for_an_attempt_that_is_not_there(
         attempt=attempt,
     )
     assert await database.writer.submit(stop) == COMMITTED
-    assert len(await load_commands(database.readers, GENERATION)) == 1
+    assert await load_commands(database.readers, GENERATION) == []
 
 
 async def test_a_waiting_job_ends_with_its_report(database: Database) -> None:
@@ -332,16 +329,6 @@ async def test_jobs_are_listed_newest_first_a_page_at_a_time(database: Database)
     rest = await load_jobs(database.readers, "default", after=first[-1].new.id)
     assert [row.new.id for row in rest] == [job_id(3), job_id(2), job_id(1)]
     assert await load_jobs(database.readers, "default", states=(JobState.FAILED,)) == []
-
-
-async def test_numbers_of_answered_commands_are_never_used_again(database: Database) -> None:
-    assert await highest_command(database.readers) == 0
-    await start_generation(database)
-    await start_job(database, 5)
-    back = GiveBack(job=job_id(5), attempt=1, outcome="refused", now=NOW, due_at=NOW)
-    await database.writer.submit(give_back(back))
-    assert await load_commands(database.readers, GENERATION) == []
-    assert await highest_command(database.readers) == 5
 
 
 async def test_the_highest_id_is_over_jobs_and_generations(database: Database) -> None:

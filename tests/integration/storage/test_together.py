@@ -43,7 +43,6 @@ def told(number: int, frame: FrameOperation) -> None:
         cached_tokens=0,
         digest="digest",
         fingerprint="print",
-        command=CommandId(number),
     )
     frame.progressed(job, 1, number)
     frame.tokens(job, 1, 0, number)

@@ -22,7 +22,9 @@ from app.storage.readers import Readers, Snapshot
 from tests.reliability.simulation.world import ParentDied, World
 
 _STATE: Final = "SELECT state, failure ->> 0, events FROM job WHERE id = ?"
-_COMMANDS: Final = "SELECT id FROM command WHERE id > ?"
+_COMMANDS: Final = (
+    "SELECT id FROM command WHERE id > ?1 UNION ALL SELECT command FROM attempt WHERE command > ?1"
+)
 _FRAMES: Final = "SELECT id, last_seq FROM generation"
 
 FAST_S: Final = 0.000_3

@@ -71,7 +71,6 @@ class Frames:
 
 def accept(frame: FrameOperation, number: int, attempt: int = 1) -> None:
     """The worker has the n-th job."""
-    frame.answered(CommandId(number * 10 + attempt))
     frame.accepted(
         job_id(number),
         attempt,

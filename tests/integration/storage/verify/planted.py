@@ -153,13 +153,6 @@ PLANTED: Final = [
     ),
     (
         "I3",
-        "one",
-        "has 2 reports",
-        "INSERT INTO report SELECT 'another', 1, 99, kind, subject, 0, 0, outcome, reason,"
-        " complete, created_at, checksum, payload FROM report WHERE subject = :one",
-    ),
-    (
-        "I3",
         "first",
         "has 2 receipts that count",
         "UPDATE report SET tombstone = 0 WHERE kind = 'generation'",
@@ -191,13 +184,13 @@ PLANTED: Final = [
     ("feed", "feed", "counts to 8, and the last report is at 7", "UPDATE feed SET last = 8"),
     (
         "commands",
-        "command 22",
+        "command 99",
         f"is for {SECOND}, which is gone",
         "UPDATE generation SET state = 'gone' WHERE id = :second",
     ),
     (
         "commands",
-        "command 22",
+        "command 99",
         "is for nobody, which never was",
         "UPDATE command SET generation = 'nobody'",
     ),
@@ -211,7 +204,20 @@ PLANTED: Final = [
         "commands",
         "two",
         "has 2 times cancel for attempt 2",
-        "UPDATE command SET kind = 'cancel'",
+        "INSERT INTO command SELECT 100, generation, job, attempt, kind, created_at, params"
+        " FROM command",
+    ),
+    (
+        "commands",
+        "two",
+        "waits in attempt 2 for a command that nobody can send",
+        "UPDATE attempt SET command = NULL WHERE job = :two AND number = 2",
+    ),
+    (
+        "commands",
+        "command 99",
+        "is also the one of attempt 2 of ",
+        "UPDATE attempt SET command = 99 WHERE job = :two AND number = 2",
     ),
     (
         "durability",

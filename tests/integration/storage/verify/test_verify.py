@@ -69,23 +69,36 @@ def test_a_missing_trigger_is_found(store: Path) -> None:
 
 def test_a_page_that_was_overwritten_is_found(store: Path) -> None:
     with closing(sqlite3.connect(store)) as driver:
-        ((page,),) = driver.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'job_claim'")
+        root = "SELECT rootpage FROM sqlite_schema WHERE name = 'job_deadline'"
+        ((page,),) = driver.execute(root)
     content = bytearray(store.read_bytes())
     content[(page - 1) * 4096 + 3 : (page - 1) * 4096 + 5] = b"\xff\xff"
     store.write_bytes(content)
     assert {found.invariant for found in verify_file(store).violations} == {"file"}
 
 
-def test_two_reports_at_one_place_are_found(store: Path) -> None:
-    """Without the index that keeps them apart, as after a damage."""
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("UPDATE report SET seq = 6 WHERE seq = 5", "share place 6"),
+        (
+            "INSERT INTO report SELECT 'another', 1, 99, kind, subject, 0, 0, outcome, reason,"
+            " complete, created_at, checksum, payload FROM report WHERE seq = 5",
+            "has 2 reports",
+        ),
+    ],
+)
+def test_reports_that_the_tables_keys_would_have_kept_apart_are_found(
+    store: Path, change: str, told: str
+) -> None:
+    """Without the keys, as after a damage."""
     with closing(sqlite3.connect(store)) as driver:
         driver.execute("CREATE TABLE report_copy AS SELECT * FROM report")
         driver.execute("DROP TABLE report")
         driver.execute("ALTER TABLE report_copy RENAME TO report")
-        driver.execute("UPDATE report SET seq = 6 WHERE seq = 5")
+        driver.execute(change)
         driver.commit()
-    found = [violation.message for violation in verify_file(store).violations]
-    assert "share place 6" in found
+    assert told in [violation.message for violation in verify_file(store).violations]
 
 
 def test_a_store_that_is_broken_all_over_is_not_listed_in_full(store: Path) -> None:
