@@ -13,9 +13,10 @@ from shared.limits import FRAME_BYTES_MAX
 from shared.messages import BodyPart, RunJob, ToWorker
 
 
-def run_job_messages(run: RunJob) -> list[ToWorker]:
-    """The command itself, or the command without its body and then the pieces of it."""
-    body = encode_body(run.request) if run.request else b""
+def run_job_messages(run: RunJob, encoded: bytes | None = None) -> list[ToWorker]:
+    """The command itself, or the command without its body and then the pieces of it. ``encoded`` is
+    the request as ``encode_body`` makes it, where that was made before."""
+    body = encoded or (encode_body(run.request) if run.request else b"")
     if len(body) <= FRAME_BYTES_MAX:
         return [run]
     pieces = [body[at : at + FRAME_BYTES_MAX] for at in range(0, len(body), FRAME_BYTES_MAX)]

@@ -250,9 +250,9 @@ class FairQueue:
     ) -> Waiting | None:
         """What goes before its turn. The first class that waits has its turn anyway."""
         for own in waiting if reserved else waiting[1:]:
-            if own.kind is JobClass.INTERACTIVE or own.credit < 0 or held.of_class(own.kind):
+            if own.kind is JobClass.INTERACTIVE or own.credit < 0:
                 continue
-            if now - own.since >= self._starve_s:
+            if now - own.since >= self._starve_s and not held.of_class(own.kind):
                 job = own.shared.pick(now, held.full)
                 if job is not None:
                     own.credit -= job.cost

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -117,6 +117,10 @@ class Fleet:
 
     def __len__(self) -> int:
         return len(self._by_generation)
+
+    def all(self) -> Iterable[Worker]:
+        """The workers, for a look at each that adds and removes none."""
+        return self._by_generation.values()
 
     def add(self, worker: Worker) -> None:
         """A generation was started."""

@@ -192,8 +192,11 @@ class Ingestion:
             self._answer(fold, event)
             return
         live = fold.worker.held.get(event.job)
-        if live is None or not _is_current(live, event):
+        if live is None or live.attempt != event.attempt or live.state is not JobState.RUNNING:
             self._stale(fold, event)
+            return
+        if not live.accepted and isinstance(event, PREMATURE):
+            self._reject(fold, live, "it was never accepted")
             return
         try:
             self._fold(fold, live, event)
@@ -201,8 +204,6 @@ class Ingestion:
             self._reject(fold, live, str(error))
 
     def _fold(self, fold: Fold, live: LiveJob, event: JobEvent) -> None:
-        if not live.accepted and isinstance(event, PREMATURE):
-            raise OutOfOrder("it was never accepted")
         match event:
             case Delta():
                 self._delta(fold, live, event)
@@ -303,10 +304,6 @@ def _nothing(*_args: object) -> None:
     """Nobody is wired yet."""
 
 
-def _is_current(live: LiveJob, event: JobEvent) -> bool:
-    return live.attempt == event.attempt and live.state is JobState.RUNNING
-
-
 def _untrue(worker: Worker, frame: Frame) -> str | None:
     """Why this frame cannot be true: a journaled job says something though it never was accepted,
     or its tokens skip some that never came."""
@@ -317,7 +314,9 @@ def _untrue(worker: Worker, frame: Frame) -> str | None:
         if not isinstance(event, TOLD):
             continue
         live = held.get(event.job)
-        if live is None or not live.journaled or not _is_current(live, event):
+        if live is None or not live.journaled:
+            continue
+        if live.attempt != event.attempt or live.state is not JobState.RUNNING:
             continue
         if isinstance(event, Accepted):
             accepted.add(event.job)

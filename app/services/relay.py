@@ -260,7 +260,8 @@ class Relay:
             return
         live.sent = True
         worker.session.last_command = max(worker.session.last_command, live.run_command)
-        self._fleet.send(worker, run_job_messages(self._run_job(live, live.run_command)))
+        run = self._run_job(live, live.run_command)
+        self._fleet.send(worker, run_job_messages(run, live.new.request))
         self.on_sent(worker, live)
 
     def _run_job(self, live: LiveJob, command: CommandId) -> RunJob:

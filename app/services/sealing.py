@@ -114,8 +114,9 @@ class Sealing:
 
     def look(self, *_what: object) -> None:
         """Something has changed that a stop may wait for."""
-        for worker in self._fleet:
-            self.changed(worker)
+        for worker in self._fleet.all():
+            if worker.stop is not None:
+                worker.stop.changed.set()
 
     def changed(self, worker: Worker) -> None:
         """The same of this worker."""

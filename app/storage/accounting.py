@@ -37,12 +37,14 @@ _RECEIPTS: Final = """
 SELECT receipt.id, receipt.generation, receipt.revision, receipt.rank, receipt.acked_revision,
     receipt.acked_at, report.seq, report.checksum, report.payload
 FROM receipt
-LEFT JOIN report ON report.id = receipt.id AND report.revision = receipt.revision
+LEFT JOIN report ON report.subject = receipt.generation AND report.kind = 'generation'
+    AND report.revision = receipt.revision
 """
-_PENDING: Final = _RECEIPTS + (
+_PENDING: Final = _RECEIPTS.replace("LEFT JOIN", "CROSS JOIN") + (
     "WHERE receipt.acked_revision < receipt.revision AND report.seq > :after"
     " ORDER BY report.seq LIMIT :limit"
 )
+"""Receipts are few and reports many: CROSS keeps it from going through those."""
 
 
 async def load_pending_receipts(readers: Readers, limit: int) -> list[Receipt]:

@@ -98,7 +98,9 @@ class AttemptChange(msgspec.Struct, eq=False):
 
     def steps(self) -> list[Step]:
         """Both rows' statements, and what goes with the attempt's end."""
-        steps = [*self._more_tokens(), *self._attempt(), *self._job()]
+        steps = [*self._attempt(), *self._job()]
+        if len(self.counts) > 1:
+            steps += self._more_tokens()
         if self.over is not None:
             steps += self.followed
             if self.commanded:
@@ -119,7 +121,8 @@ class AttemptChange(msgspec.Struct, eq=False):
             self.values["done"] = self.done
         if self.counts:
             parts.append("tokens")
-            self.values |= self._counted(*next(iter(self.counts.items())))
+            choice, count = next(iter(self.counts.items()))
+            self.values["path"], self.values["count"] = _path(choice), count
         if self.over is not None:
             parts.append("end")
         return [Step(_attempt_statement(tuple(parts)), self.values, self.job)] if parts else []
@@ -135,7 +138,12 @@ class AttemptChange(msgspec.Struct, eq=False):
         return [Step(_job_statement(tuple(parts)), self.values, self.job)] if parts else []
 
     def _counted(self, choice: int, count: int) -> Params:
-        return {**self.values, "path": f'$."{choice}"', "count": count}
+        return {**self.values, "path": _path(choice), "count": count}
+
+
+@cache
+def _path(choice: int) -> str:
+    return f'$."{choice}"'
 
 
 @cache

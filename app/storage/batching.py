@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import islice
 
-from app.storage.operations import Operation, Params, Statement
+from app.storage.operations import Given, Operation, Statement
 
 
 def shared_commit(waiting: Iterable[Operation], operations_max: int) -> int:
@@ -29,9 +29,9 @@ def shared_commit(waiting: Iterable[Operation], operations_max: int) -> int:
     return count
 
 
-def by_statement(operations: Iterable[Operation]) -> list[tuple[Statement, list[Params]]]:
+def by_statement(operations: Iterable[Operation]) -> list[tuple[Statement, list[Given]]]:
     """Every step's parameters under its statement, in the order of ranks."""
-    groups: dict[Statement, list[Params]] = {}
+    groups: dict[Statement, list[Given]] = {}
     for operation in operations:
         for step in operation.steps:
             groups.setdefault(step.statement, []).append(step.params)

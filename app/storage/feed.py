@@ -9,26 +9,32 @@ from typing import Final
 
 from app.storage.driver import Driver
 from app.storage.encoding import checksum, micros
-from app.storage.operations import NewReport, Params
+from app.storage.operations import NewReport, Rank, Statement, Values
 from app.storage.sql import insert
+from app.storage.together import change
 
 _TAKE: Final = "UPDATE feed SET last = last + ?, bytes = bytes + ? RETURNING last"
-_INSERT: Final = insert(
-    "report",
-    (
-        "id",
-        "revision",
-        "seq",
-        "kind",
-        "subject",
-        "rank",
-        "outcome",
-        "reason",
-        "complete",
-        "created_at",
-        "checksum",
-        "payload",
+_INSERT: Final = Statement(
+    "report.insert",
+    Rank.REPORT_INSERT,
+    insert(
+        "report",
+        (
+            "id",
+            "revision",
+            "seq",
+            "kind",
+            "subject",
+            "rank",
+            "outcome",
+            "reason",
+            "complete",
+            "created_at",
+            "checksum",
+            "payload",
+        ),
     ),
+    together=True,
 )
 _UNPLACED_SIZE: Final = "SELECT sum(length(payload)) FROM report WHERE seq < 0"
 _PLACE: Final = "UPDATE report SET seq = ? WHERE seq = ?"
@@ -38,7 +44,7 @@ def publish(driver: Driver, reports: Sequence[NewReport]) -> None:
     """Insert these reports at the end of the feed. Nothing but the commit may follow."""
     if reports:
         first = _take(driver, len(reports), _size(reports))
-        driver.executemany(_INSERT, [_row(r, first + n) for n, r in enumerate(reports)])
+        change(driver, _INSERT, [_row(r, first + n) for n, r in enumerate(reports)])
 
 
 def insert_unplaced(driver: Driver, reports: Iterable[NewReport], already: int) -> None:
@@ -47,7 +53,7 @@ def insert_unplaced(driver: Driver, reports: Iterable[NewReport], already: int) 
     They stand at negative numbers, which count on from the ``already`` unplaced ones.
     """
     for number, report in enumerate(reports, already + 1):
-        driver.execute(_INSERT, _row(report, -number))
+        driver.execute(_INSERT.numbered, _row(report, -number))
 
 
 def place(driver: Driver, count: int) -> None:
@@ -67,18 +73,19 @@ def _size(reports: Sequence[NewReport]) -> int:
     return sum(len(report.payload) for report in reports)
 
 
-def _row(report: NewReport, seq: int) -> Params:
-    return {
-        "id": report.id,
-        "revision": report.revision,
-        "seq": seq,
-        "kind": report.kind,
-        "subject": report.subject,
-        "rank": report.rank,
-        "outcome": report.outcome,
-        "reason": report.reason,
-        "complete": int(report.complete),
-        "created_at": micros(report.created_at),
-        "checksum": checksum(report.payload),
-        "payload": report.payload,
-    }
+def _row(report: NewReport, seq: int) -> Values:
+    """The columns in the order of the statement."""
+    return (
+        report.id,
+        report.revision,
+        seq,
+        report.kind,
+        report.subject,
+        report.rank,
+        report.outcome,
+        report.reason,
+        int(report.complete),
+        micros(report.created_at),
+        checksum(report.payload),
+        report.payload,
+    )

@@ -30,7 +30,7 @@ from app.storage.operations import (
     Rank,
     Statement,
     Step,
-    Value,
+    Values,
     in_commit_order,
 )
 from app.storage.padding import CHUNK_PAD_BYTES
@@ -62,6 +62,7 @@ _CHUNK: Final = Statement(
         " WHERE id = :job AND keep_ms IS NOT NULL)",
     ),
     together=True,
+    placed=True,
 )
 
 _ANSWERED: Final = Statement(
@@ -269,7 +270,7 @@ class FrameOperation:
 
 def journal_step(chunk: NewChunk) -> Step:
     """The insert of a journal row."""
-    return Step(_CHUNK, dict(zip(_CHUNK_COLUMNS, _chunk_values(chunk), strict=True)), chunk.job)
+    return Step(_CHUNK, _chunk_values(chunk), chunk.job)
 
 
 def frame_cursor(generation: GenerationId) -> str:
@@ -278,7 +279,7 @@ def frame_cursor(generation: GenerationId) -> str:
     return f"{generation}/frames"
 
 
-def _chunk_values(chunk: NewChunk) -> tuple[Value, ...]:
+def _chunk_values(chunk: NewChunk) -> Values:
     return (
         chunk.job,
         chunk.number,

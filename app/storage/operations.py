@@ -27,6 +27,7 @@ from shared.totals import GenerationTotals
 Value: TypeAlias = str | int | float | bytes | None
 Params: TypeAlias = Mapping[str, Value]
 Values: TypeAlias = tuple[Value, ...]
+Given: TypeAlias = Params | Values
 
 PARAMETER: Final = re.compile(r":(\w+)")
 
@@ -80,6 +81,7 @@ class Rank(IntEnum):
     IDEMPOTENCY_DELETE = 131
     FEED_PRUNE = 132
     REPORT_DELETE = 133
+    REPORT_INSERT = 200
     CONSUMER_INSERT = 140
     CONSUMER_ACK = 141
     CONSUMER_SEEN = 142
@@ -106,7 +108,8 @@ class Statement:
 
     ``exact`` statements are fenced: each set of parameters must change exactly one row, else the
     operation is void. ``together`` says that sets of one commit never name the same row, so that
-    they may be executed as one. ``numbered`` is the same text with numbers in the place of names,
+    they may be executed as one; ``placed`` that parameters come as values in the order of the text,
+    without names. ``numbered`` is the same text with numbers in the place of names,
     and ``values`` makes of parameters what belongs there: names cost SQLite's binding a look each.
     """
 
@@ -115,15 +118,16 @@ class Statement:
     sql: str
     exact: bool = True
     together: bool = False
+    placed: bool = False
     numbered: str = field(init=False, repr=False)
-    values: Callable[[Params], Values] = field(init=False, repr=False)
+    values: Callable[[Given], Values] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         names = list(dict.fromkeys(PARAMETER.findall(self.sql)))
         places = {name: f"?{place}" for place, name in enumerate(names, 1)}
         numbered = PARAMETER.sub(lambda found: places[found[1]], self.sql)
         object.__setattr__(self, "numbered", numbered)
-        object.__setattr__(self, "values", _in_order(names))
+        object.__setattr__(self, "values", _as_they_are if self.placed else _in_order(names))
 
 
 def _in_order(names: Sequence[str]) -> Callable[[Params], Values]:
@@ -132,11 +136,15 @@ def _in_order(names: Sequence[str]) -> Callable[[Params], Values]:
     return lambda params: tuple(params[name] for name in names)
 
 
+def _as_they_are(values: Values) -> Values:
+    return values
+
+
 class Step(msgspec.Struct, frozen=True, eq=False):
     """A statement with one set of parameters; ``subject`` is the id it is about."""
 
     statement: Statement
-    params: Params
+    params: Given
     subject: str = ""
 
 

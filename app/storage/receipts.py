@@ -39,7 +39,8 @@ _STAND: Final = (
     " reasoning_tokens = excluded.reasoning_tokens"
 )
 _TOMBSTONE: Final = (
-    "UPDATE report SET tombstone = 1 WHERE id = :id AND revision < :revision AND tombstone = 0"
+    "UPDATE report SET tombstone = 1 WHERE subject = :generation AND kind = 'generation'"
+    " AND revision < :revision AND tombstone = 0"
 )
 
 _SEAL: Final = Statement(
@@ -165,4 +166,4 @@ def _stand(driver: Driver, generation: GenerationId, standing: Standing) -> None
         **msgspec.structs.asdict(standing.totals),
     }
     driver.execute(_STAND, row)
-    driver.execute(_TOMBSTONE, {"id": row["id"], "revision": standing.revision})
+    driver.execute(_TOMBSTONE, {"generation": row["generation"], "revision": standing.revision})

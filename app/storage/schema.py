@@ -7,7 +7,7 @@ the old schema or the new one.
 """
 
 import sqlite3
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -42,6 +42,8 @@ def check(driver: Driver) -> None:
     ((verdict,),) = driver.execute("PRAGMA quick_check(1)").fetchall()
     if verdict != "ok":
         raise StoreDamaged(f"{DAMAGED} (SQLite says: {' '.join(str(verdict).split())[:200]})")
+    if version == HEAD and (odd := _odd_columns(driver)):
+        raise StoreDamaged(f"{DAMAGED} (its tables have other columns: {', '.join(odd)[:200]})")
 
 
 def pending(driver: Driver) -> bool:
@@ -159,6 +161,24 @@ def _compare(before: dict[str, int], after: dict[str, int]) -> None:
     for table, count in before.items():
         if after.get(table, count) != count:
             raise MigrationFailed(f"{table} had {count} rows and would have {after[table]}")
+
+
+def _odd_columns(driver: Driver) -> list[str]:
+    """Columns that this schema does not have, or has in addition: SQLite takes the text of a table
+    for true, whatever befell it."""
+    with closing(sqlite3.connect(":memory:")) as right:
+        create(right)
+        found, expected = _columns(driver), _columns(right)
+    return sorted(f"{table}.{column}" for table, column in found ^ expected)
+
+
+def _columns(driver: Driver) -> set[tuple[str, str]]:
+    rows = driver.execute(
+        "SELECT tables.name, columns.name FROM sqlite_schema AS tables"
+        " JOIN pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'"
+        " AND tables.name NOT LIKE 'sqlite_%'"
+    ).fetchall()
+    return {(str(table), str(column)) for table, column in rows}
 
 
 def _check_references(driver: sqlite3.Connection) -> None:

@@ -145,8 +145,9 @@ async def test_a_row_grows_no_larger_than_its_bounds(monkeypatch: pytest.MonkeyP
     inserts = [s.params for s in operation.steps if s.statement.name == "chunk.insert"]
     assert len(inserts) > 5
     for params in inserts:
-        assert isinstance(params["parts"], bytes)
-        assert len(params["parts"]) < 80
+        *_, parts = params
+        assert isinstance(parts, bytes)
+        assert len(parts) < 80
 
 
 async def test_the_journal_of_an_open_job_is_left_alone(database: Database) -> None:

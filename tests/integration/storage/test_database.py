@@ -219,6 +219,19 @@ async def test_a_refused_open_lets_go_of_the_lock(data_dir: Path) -> None:
         pass
 
 
+async def test_a_column_whose_name_was_damaged_is_found_at_the_start(tmp_path: Path) -> None:
+    """SQLite reads the rest of the file by it and sees nothing."""
+    await (await Database.open(tmp_path)).close()
+    path = tmp_path / DATABASE_NAME
+    content = path.read_bytes()
+    place = content.index(b"claimed_at INTEGER NOT NULL")
+    path.write_bytes(content[:place] + b"k" + content[place + 1 :])
+    with pytest.raises(
+        StoreDamaged, match=r"other columns: attempt\.claimed_at, attempt\.klaimed_at"
+    ):
+        await Database.open(tmp_path)
+
+
 async def test_a_damaged_file_is_found_at_the_start(data_dir: Path) -> None:
     async with opened(data_dir) as database:
         for number in range(50):

@@ -295,6 +295,11 @@ def test_there_is_one_feed(driver: sqlite3.Connection) -> None:
             "INDEX command_generation (generation=?)",
         ),
         (
+            "UPDATE report SET tombstone = 1 WHERE subject = 'g' AND kind = 'generation'"
+            " AND revision < 2 AND tombstone = 0",
+            "(subject=? AND kind=? AND revision<?)",
+        ),
+        (
             "SELECT * FROM report WHERE seq > 5 ORDER BY seq",
             "SEARCH report USING INTEGER PRIMARY KEY",
         ),

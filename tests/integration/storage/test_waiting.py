@@ -23,7 +23,7 @@ from app.storage.database import DATABASE_NAME, Database
 from app.storage.errors import PayloadDamaged
 from app.storage.frames import FrameOperation
 from app.storage.jobs import end_waiting_job, insert_job, make_due
-from app.storage.operations import Committed, Operation, Void
+from app.storage.operations import PARAMETER, Committed, Operation, Void
 from app.storage.reading import load_job, load_open_jobs
 from app.storage.retention import Expired, delete_expired
 from app.storage.schedules import (
@@ -194,7 +194,7 @@ async def test_an_ending_looks_at_nothing_but_what_waits_for_it(
 ) -> None:
     operation = ended(1)
     for step in operation.steps:
-        names = dict.fromkeys(step.params)
+        names = dict.fromkeys(PARAMETER.findall(step.statement.sql))
         plan = query_plan(tmp_path, step.statement.sql, names)
         assert not [line for line in plan if line.startswith("SCAN")], plan
 
