@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -26,11 +25,9 @@ from app.services.launching import Launcher
 from app.services.models import Models
 from app.storage.generations import generation_process, insert_generation
 from app.storage.writer import OutcomeFuture, Writer
+from app.supervision.process import Exit
 from shared.ids import IdMint
 from shared.messages import Hello
-
-if TYPE_CHECKING:
-    from app.supervision.process import Exit
 
 _ALIVE = frozenset({WorkerState.STARTING, WorkerState.READY})
 _log = structlog.get_logger("starts")
@@ -222,6 +219,9 @@ class Starts:
     def _spawn(self, worker: Worker, entry: ModelEntry, future: OutcomeFuture) -> None:
         if future.cancelled() or future.exception() is not None:
             self.on_failed(worker, f"its row could not be written: {future.exception()}")
+            return
+        if worker.state is WorkerState.STOPPING:  # nothing to kill, and nobody who would say so
+            self.on_exit(worker, Exit())
             return
         if worker.state is not WorkerState.STARTING:
             return

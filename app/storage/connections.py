@@ -14,6 +14,12 @@ from typing import Any, Final, Protocol
 from app.storage.errors import SettingRefused
 from app.storage.padding import PAGE_BYTES
 
+# As they are. The module looks for an adapter of every None and every bytes that is bound, and to
+# find none takes it five times as long as to be handed the value back: rows are full of both.
+_NOTHING: Final[dict[None, None]] = {}
+sqlite3.register_adapter(type(None), _NOTHING.get)
+sqlite3.register_adapter(bytes, bytes)
+
 BUSY_TIMEOUT_MS: Final = 5_000
 _CACHE_KIB: Final = 65_536
 _FULLFSYNC: Final = 1 if sys.platform == "darwin" else 0

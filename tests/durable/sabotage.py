@@ -11,9 +11,12 @@ Each order is a word and what it is about:
 * ``die-before-insert``, ``die-after-insert``: around the commit of the first job;
 * ``die-in-drain N``: when the writer comes to its N-th commit (from 0) since a drain was asked for;
 * ``no-room-for-receipts FILE``: the disk is full for them while that file is there;
+* ``put-off MODULE:NAME FILE``: calls of a function, from the event loop, wait until that file is
+  there;
 * ``call MODULE:NAME ARGUMENTS``: whatever this function does, to begin with.
 """
 
+import asyncio
 import importlib
 import json
 import os
@@ -26,6 +29,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import psutil
+
+LOOK_S: Final = 0.01
 
 MARK: Final = "SERVER_UNDER_TEST"
 """What all processes of one site have in their environment."""
@@ -169,6 +174,20 @@ def _no_room_for_receipts(marker: str) -> None:
     _around(_COMMIT, look, _nothing)
 
 
+def _put_off(target: str, marker: str) -> None:
+    owner, name = _found(target)
+    original = getattr(owner, name)
+
+    @wraps(original)
+    def instead(*args: Any) -> None:
+        if Path(marker).exists():
+            original(*args)
+        else:
+            asyncio.get_running_loop().call_later(LOOK_S, instead, *args)
+
+    setattr(owner, name, instead)
+
+
 def _call(target: str, *arguments: str) -> None:
     owner, name = _found(target)
     getattr(owner, name)(*arguments)
@@ -184,6 +203,7 @@ ORDERS: Final[dict[str, Callable[..., None]]] = {
     "die-after-insert": partial(_die_around_insert, before=False),
     "die-in-drain": _die_in_drain,
     "no-room-for-receipts": _no_room_for_receipts,
+    "put-off": _put_off,
     "call": _call,
 }
 

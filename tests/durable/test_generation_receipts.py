@@ -121,7 +121,7 @@ def test_a_stop_during_the_load_has_zeros_and_the_load_opens_nothing(new_place: 
     place = new_place({"load_s": 2})
     place.start()
     job = place.submit("[[tokens=1]]")
-    wait_until(lambda: generations(place), 20, "a worker")
+    wait_until(place.site.workers, 20, "a worker")
     answer = prepare_stop(place)
     assert (answer.status_code, answer.json()["completion_tokens_total"]) == (200, 0)
     assert answer.json()["reason"] == "never_ready"
@@ -131,6 +131,22 @@ def test_a_stop_during_the_load_has_zeros_and_the_load_opens_nothing(new_place: 
     place.site.workers()[0].kill()
     gone(place)
     place.ended(job)
+    assert [r["rank"] for r in receipts(place)] == [3]
+
+
+def test_a_stop_before_there_is_a_process_ends_the_generation_and_the_next_one_serves(
+    new_place: NewPlace, tmp_path: Path
+) -> None:
+    place, now = new_place(), tmp_path / "now"
+    place.start(f"put-off app.services.starts:Starts._spawn {now}")
+    job = place.submit("[[tokens=1]]")
+    wait_until(lambda: generations(place), 20, "a generation")
+    assert prepare_stop(place).json()["reason"] == "never_ready"
+    now.touch()
+    assert gone(place)["pid"] is None
+    assert place.ended(job)["state"] == "completed"
+    first, second = generations(place)
+    assert (first["state"], second["gate"]) == ("gone", "serving")
     assert [r["rank"] for r in receipts(place)] == [3]
 
 

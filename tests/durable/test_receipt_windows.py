@@ -46,9 +46,9 @@ def given_to(place: Place, job: str) -> list[str]:
 
 
 def die_now(place: Place, process: psutil.Process) -> None:
-    """The one worker, by kill -9, to the end."""
+    """This worker, by kill -9, to the end. There may be another by then."""
     process.kill()
-    wait_until(lambda: not place.site.workers(), SLACK_S, "the worker's death")
+    wait_until(lambda: process not in place.site.workers(), SLACK_S, "the worker's death")
 
 
 # --- between the worker's word and the receipt -------------------------------------------------
