@@ -32,6 +32,8 @@ END: Final = "<!-- end of queue -->"
 SYNCS: Final = 300
 BLOCK: Final = bytes(4_096)
 
+PROBE_TURNS: Final = 500_000
+
 
 class Options(argparse.Namespace):
     """The command line."""
@@ -79,9 +81,22 @@ def _measure_all(options: Options, place: Path) -> Iterator[Figure]:
         "streaming": lambda at: streaming.measure(at, options.seconds),
         "peers": peers.measure,
     }
+    probes: list[float] = []
     for name, measure in parts.items():
         if name in options.only or not options.only:
+            probes.append(_probe_s())
             yield from measure(place / name)
+    yield Figure(name="a fixed loop before each part, fastest", value=1e3 * min(probes), unit="ms")
+    yield Figure(name="… slowest", value=1e3 * max(probes), unit="ms")
+
+
+def _probe_s() -> float:
+    """How long a fixed loop takes: machines of this kind have a fast and a slow phase."""
+    began = time.perf_counter()
+    total = 0
+    for n in range(PROBE_TURNS):
+        total += n * n % 7
+    return time.perf_counter() - began
 
 
 def _syncs(place: Path) -> list[float]:

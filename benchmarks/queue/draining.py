@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from benchmarks.queue import bare
 from benchmarks.queue.figures import Figure
 from benchmarks.queue.load import Run, ask
 from benchmarks.queue.server import CpuMeter, serving
@@ -21,6 +22,12 @@ LOAD_S = 4.0
 
 def measure(place: Path, jobs: int) -> Iterator[Figure]:
     """Jobs a second from the first start to the last end, as the store tells it."""
+    floor = bare.measure(place / "bare", jobs)
+    name = f"a bare prototype drained, {jobs:,} jobs"
+    yield Figure(
+        name=name, value=floor.rate, unit="/s", note=f"{bare.RATE:,} where the goal is from"
+    )
+    yield Figure(name="… its CPU a job", value=floor.cpu_us, unit="µs", note=f"{bare.CPU_US} there")
     settings = {
         **lay_out(place),
         "worker.rows": str(CREDIT),

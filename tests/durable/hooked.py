@@ -40,7 +40,11 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 2
 
     def do_POST(self):
-        body = self.rfile.read(int(self.headers["content-length"]))
+        size = int(self.headers["content-length"])
+        body = self.rfile.read(size)
+        if len(body) < size:  # the server died in the midst of it: nothing was received
+            self.close_connection = True
+            return None
         mood = random.random() / unkind if unkind else 1
         if mood < 0.3:
             return self.answer(500)
