@@ -80,7 +80,8 @@ def test_a_cancelled_job_whose_worker_dies_before_it_answers(new_place: NewPlace
 
 
 def test_a_parent_restarted_twice_while_a_worker_replays(new_place: NewPlace) -> None:
-    place, load = new_place({"step_s": 0.005}), four_jobs(250)
+    # Slow steps: frames that wait are one commit, and the fourth comes only while the worker works.
+    place, load = new_place({"step_s": 0.03}), four_jobs(250)
     place.start()
     streams = follow(place, load.submit(place))
     place.running(streams[0].job)
