@@ -99,10 +99,10 @@ def test_a_drain_of_each_mode_settles_durable_and_attached_work(new_place: NewPl
         "cancel": {"durable": "cancelled", "attached": "error", "waiting": "draining"},
     }.items():
         with ExitStack() as stack:
-            durable = [place.submit("[[tokens=100]]") for _ in range(2)]
+            durable = [place.submit("[[tokens=300]]") for _ in range(2)]
             for job in durable:
                 place.running(job)
-            attached = stack.enter_context(Call(server, "[[tokens=100]]"))
+            attached = stack.enter_context(Call(server, "[[tokens=300]]"))
             attached.read_text()
             waiting = stack.enter_context(Call(server, "[[tokens=5]]"))
             wait_until(lambda: server.metric("jobs_waiting") == 1)

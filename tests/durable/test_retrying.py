@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 
 def test_a_job_whose_attempt_failed_goes_on_from_its_journal(place: Place) -> None:
     """A step that raises costs every row of it; it is ordered by another job."""
-    load = scripted("first [[tokens=60]]", "second [[tokens=60]]")
+    load = scripted("first [[tokens=300]]", "second [[tokens=300]]")
     jobs = [asked.submit(place, max_attempts=3) for asked in load.asked]
     streams = follow(place, jobs)
     for job in jobs:
